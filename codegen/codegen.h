@@ -91,6 +91,11 @@ tvm_status tvm_module_abi(const tvm_module *module, uint32_t **words, uint32_t *
  * none, is in their ABI. */
 tvm_status tvm_translate(const tvm_ir_program *program, tvm_target target, tvm_module **module,
                          tvm_diags *diags);
+/* The same, taking down what the prover claims (analysis/claims.h); the program has no pipelined loops, which
+ * are translated as another program. */
+struct tvm_claims;
+tvm_status tvm_translate_noting(const tvm_ir_program *program, tvm_target target, struct tvm_claims *claims,
+                                tvm_module **module, tvm_diags *diags);
 void tvm_module_free(tvm_module *module);
 /* Bytes of shared memory that a block needs on the target: of the tensors that live at a time, and of what
  * reduce passes through it. More than tvm_target_shared_bytes: code for the target is without the kernel. */

@@ -2,7 +2,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "emit.h"
+#include "codegen.h"
+#include "text.h"
 #include "target.h"
 
 enum { COLUMNS = 7, CELL_MAX = 512 };

@@ -17,7 +17,6 @@
 #include "tool.h"
 #include "vbc.h"
 
-
 enum { KEY_EMIT = 256, KEY_EXPLAIN, KEY_PTXAS, KEY_EMBED, KEY_JOBS, SASS_MS = 60000, PAGE_LIMIT = 1 << 20 };
 
 typedef enum output_kind { EMIT_PTX, EMIT_CUBIN, EMIT_REPORT, EMIT_HTML, EMIT_KINDS } output_kind;

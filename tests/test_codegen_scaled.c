@@ -1,4 +1,4 @@
-/* Weights that mma takes before their conversion is finished (codegen/select/scaled.h): where they are
+/* Weights that mma takes before their conversion is finished (codegen/plan/scaled.h): where they are
  * chosen, where they must not be, and that the sums are the same, exactly. The PTX is executed by
  * ptx_machine.h. */
 #include "check_kit.h"

@@ -7,7 +7,7 @@
 
 #include "assembler_kit.h"
 #include "barrier.h"
-#include "caches.h"
+#include "hoist.h"
 #include "ptx_machine.h"
 #include "suite_kit.h"
 #include "verify.h"
@@ -52,19 +52,19 @@ END_TEST
 
 START_TEST(a_team_has_a_barrier_and_numbers_of_its_own) {
     tvm_ir_program *program = half_of_eight();
-    emitter block = {.program = program, .kernel = &program->kernels[0], .team = {0, 8}};
-    emitter team = {.program = program, .kernel = &program->kernels[0], .team = {4, 4}, .barrier = 3};
+    kernel_state k = {.program = program, .kernel = &program->kernels[0]};
+    emitter block = {.k = &k, .team = {0, 8}}, team = {.k = &k, .team = {4, 4}, .barrier = 3};
     emitter *both[] = {&block, &team};
     const char *const barriers[] = {"\tbar.sync 0;\n", "\tbar.sync 3, 128;\n"};
     const char *const numbers[] = {"\tmov.u32 %r0, %tid.x;\n",
                                    "\tmov.u32 %r0, %tid.x;\n\tsub.u32 %r1, %r0, 128;\n"};
     for (unsigned i = 0; i < 2; i++) {
-        ck_assert_int_eq(tvm_caches_make(both[i]), TVM_OK);
+        ck_assert_int_eq(tvm_hoist_make(both[i]), TVM_OK);
         tvm_emit_thread_barrier(both[i]);
         ck_assert_str_eq(tvm_text_string(&both[i]->body), barriers[i]);
         tvm_thread_id(both[i]);
         ck_assert_str_eq(tvm_text_string(&both[i]->prologue), numbers[i]);
-        tvm_caches_free(both[i]);
+        tvm_hoist_free(both[i]);
         tvm_text_free(&both[i]->body);
         tvm_text_free(&both[i]->prologue);
     }

@@ -1,4 +1,4 @@
-/* Products of a few lines, as programs for tests of mma as wgmma (codegen/select/wgmma.h): the text around
+/* Products of a few lines, as programs for tests of mma as wgmma (codegen/plan/wgmma.h): the text around
  * them, their operands, what is expected, and what was selected. The PTX is executed by ptx_machine.h, which
  * notices what is read before it is there; inputs are small integers, so that all sums are exact. */
 #ifndef TVM_TESTS_WGMMA_KIT_H

@@ -27,46 +27,46 @@ typedef struct leaves {
     bool stable; /* for the whole kernel */
 } leaves;
 
-static void find_leaves(const emitter *e, uint32_t expr, leaves *out) {
-    const tvm_expr *node = node_of(e, expr);
+static void find_leaves(const kernel_state *k, uint32_t expr, leaves *out) {
+    const tvm_expr *node = node_of(k, expr);
     if (node->op == TVM_EXPR_SLOT) {
-        const slot_fact *slot = &e->facts->slots[node->a];
-        bool is_param = node->a < e->kernel->param_count;
+        const slot_fact *slot = &k->facts->slots[node->a];
+        bool is_param = node->a < k->kernel->param_count;
         out->stable = out->stable && (is_param || slot->stable);
         out->pinned = out->pinned &&
                       (is_param || slot->definition != TVM_NONE || slot->loop != TVM_NONE || slot->given);
         return;
     }
     unsigned arity = tvm_expr_op_info(node->op)->arity;
-    if (arity > 0) find_leaves(e, node->a, out);
-    if (arity > 1) find_leaves(e, node->b, out);
-    if (arity > 2) find_leaves(e, node->c, out);
+    if (arity > 0) find_leaves(k, node->a, out);
+    if (arity > 1) find_leaves(k, node->b, out);
+    if (arity > 2) find_leaves(k, node->c, out);
 }
 
 /* The value is given, in a range maybe. */
-static void find_interval(const emitter *e, const tvm_insn *insn, slot_fact *slot) {
-    const tvm_operand *bounds = tvm_insn_interval(e->program, e->kernel, insn);
+static void find_interval(const kernel_state *k, const tvm_insn *insn, slot_fact *slot) {
+    const tvm_operand *bounds = tvm_insn_interval(k->program, k->kernel, insn);
     leaves found = {true, true};
     slot->given = true;
     if (!bounds) return;
-    find_leaves(e, bounds[0].value, &found);
-    find_leaves(e, bounds[1].value, &found);
+    find_leaves(k, bounds[0].value, &found);
+    find_leaves(k, bounds[1].value, &found);
     if (found.pinned) slot->interval = bounds;
 }
 
 /* A slot with one assignment, of a value, stands for its expression: a use follows the assignment without
  * passing it again, so leaves that are parameters, other such slots and variables of enclosing loops still
  * have the values that they had there. */
-static void find_definitions(const emitter *e) {
-    facts *f = e->facts;
-    const tvm_ir_kernel *kernel = e->kernel;
+static void find_definitions(const kernel_state *k) {
+    facts *f = k->facts;
+    const tvm_ir_kernel *kernel = k->kernel;
     for (uint32_t i = 0; i < kernel->insn_count; i++) {
         const tvm_insn *insn = &kernel->insns[i];
-        if (!tvm_fact_sets_scalar(e, insn)) continue;
+        if (!tvm_fact_sets_scalar(k, insn)) continue;
         slot_fact *slot = &f->slots[insn->result];
         if (slot->assigned != 1) continue;
         if (!tvm_insn_has(insn, TVM_TRAIT_VALUE | TVM_TRAIT_COUNTER)) {
-            find_interval(e, insn, slot);
+            find_interval(k, insn, slot);
             continue;
         }
         if (tvm_insn_has(insn, TVM_TRAIT_COUNTER)) {
@@ -75,19 +75,19 @@ static void find_definitions(const emitter *e) {
         }
         leaves found = {true, true};
         uint32_t expr = tvm_operands(kernel, insn)[0].value;
-        find_leaves(e, expr, &found);
+        find_leaves(k, expr, &found);
         if (found.pinned) slot->definition = expr;
         slot->stable = found.pinned && found.stable;
     }
 }
 
-static void find_stable(const emitter *e) {
-    facts *f = e->facts;
-    for (uint32_t x = 0; x < e->kernel->expr_count; x++) {
-        const tvm_expr *node = node_of(e, x);
+static void find_stable(const kernel_state *k) {
+    facts *f = k->facts;
+    for (uint32_t x = 0; x < k->kernel->expr_count; x++) {
+        const tvm_expr *node = node_of(k, x);
         expr_fact *fact = &f->exprs[x];
         unsigned arity = tvm_expr_op_info(node->op)->arity;
-        bool is_param = node->op == TVM_EXPR_SLOT && node->a < e->kernel->param_count;
+        bool is_param = node->op == TVM_EXPR_SLOT && node->a < k->kernel->param_count;
         fact->stable = node->op != TVM_EXPR_SLOT || is_param || f->slots[node->a].stable;
         fact->varies = node->op == TVM_EXPR_BLOCK || node->op == TVM_EXPR_GRID ||
                        tvm_expr_is_of_device(node->op) || is_param;
@@ -121,81 +121,81 @@ static void assume_unsigned(facts *f, uint32_t expr, unsigned op, int64_t value)
     }
 }
 
-static void assume_compared(const emitter *e, uint32_t expr, unsigned op, int64_t value) {
-    if (tvm_fact_is_u64(node_of(e, expr)->type))
-        assume_unsigned(e->facts, expr, op, value);
+static void assume_compared(const kernel_state *k, uint32_t expr, unsigned op, int64_t value) {
+    if (tvm_fact_is_u64(node_of(k, expr)->type))
+        assume_unsigned(k->facts, expr, op, value);
     else
-        assume_bound(e->facts, expr, op, value);
+        assume_bound(k->facts, expr, op, value);
 }
 
-static void assume(const emitter *e, uint32_t expr) {
-    const tvm_expr *node = node_of(e, expr);
-    facts *f = e->facts;
+static void assume(const kernel_state *k, uint32_t expr) {
+    const tvm_expr *node = node_of(k, expr);
+    facts *f = k->facts;
     if (node->op == TVM_EXPR_LAND) {
-        assume(e, node->a);
-        assume(e, node->b);
+        assume(k, node->a);
+        assume(k, node->b);
         return;
     }
-    if (node->op < TVM_EXPR_LT || node->op > TVM_EXPR_EQ || !is_integer(node_of(e, node->a)->type)) return;
-    const tvm_expr *a = node_of(e, node->a), *b = node_of(e, node->b);
-    if (b->op == TVM_EXPR_INTEGER) assume_compared(e, node->a, node->op, b->value.i);
-    if (a->op == TVM_EXPR_INTEGER) assume_compared(e, node->b, tvm_expr_mirrored(node->op), a->value.i);
+    if (node->op < TVM_EXPR_LT || node->op > TVM_EXPR_EQ || !is_integer(node_of(k, node->a)->type)) return;
+    const tvm_expr *a = node_of(k, node->a), *b = node_of(k, node->b);
+    if (b->op == TVM_EXPR_INTEGER) assume_compared(k, node->a, node->op, b->value.i);
+    if (a->op == TVM_EXPR_INTEGER) assume_compared(k, node->b, tvm_expr_mirrored(node->op), a->value.i);
     if (node->op != TVM_EXPR_EQ || a->op != TVM_EXPR_MOD || b->op != TVM_EXPR_INTEGER || b->value.i != 0)
         return;
-    const tvm_expr *by = node_of(e, a->b);
+    const tvm_expr *by = node_of(k, a->b);
     if (by->op == TVM_EXPR_INTEGER && by->value.i != 0)
         f->assumed_divisor[a->a] =
             tvm_fact_common_multiple(f->assumed_divisor[a->a], tvm_fact_magnitude(by->value.i));
 }
 
 /* What a checked launch says: .assume, extents that are not negative, a grid that is not empty. */
-static void find_assumptions(const emitter *e) {
-    const tvm_ir_kernel *kernel = e->kernel;
+static void find_assumptions(const kernel_state *k) {
+    const tvm_ir_kernel *kernel = k->kernel;
     /* Twice: of u64, some say more once others are known. */
     for (uint32_t i = 0; i < 2 * kernel->assume_count; i++)
-        assume(e, kernel->assumes[i % kernel->assume_count]);
+        assume(k, kernel->assumes[i % kernel->assume_count]);
     for (uint32_t p = 0; p < kernel->slot_count; p++) {
         const tvm_slot *slot = &kernel->slots[p];
         if (slot->kind != TVM_SLOT_GLOBAL || (slot->view && !slot->at_launch)) continue;
-        for (unsigned d = 0; d < slot->rank; d++) assume_bound(e->facts, slot->shape[d], TVM_EXPR_GE, 0);
+        for (unsigned d = 0; d < slot->rank; d++) assume_bound(k->facts, slot->shape[d], TVM_EXPR_GE, 0);
         for (unsigned d = 0; d < slot->rank && slot->form == TVM_FORM_STRIDED; d++)
-            assume_bound(e->facts, slot->stride[d], TVM_EXPR_GE, 0);
+            assume_bound(k->facts, slot->stride[d], TVM_EXPR_GE, 0);
         uint32_t row = slot->shape[slot->rank - 1];
         unsigned bits = slot->dtype.bits;
         uint64_t whole = 8 / tvm_fact_gcd(bits, 8); /* elements in the shortest run of whole bytes */
         if (whole > 1)
-            e->facts->assumed_divisor[row] = tvm_fact_common_multiple(e->facts->assumed_divisor[row], whole);
+            k->facts->assumed_divisor[row] = tvm_fact_common_multiple(k->facts->assumed_divisor[row], whole);
     }
     for (unsigned axis = 0; axis < 3; axis++)
         if (kernel->grid[axis] != TVM_NONE) {
-            assume_bound(e->facts, kernel->grid[axis], TVM_EXPR_GE, 1);
-            assume_bound(e->facts, kernel->grid[axis], TVM_EXPR_LE, axis == 0 ? INT32_MAX : 65535);
+            assume_bound(k->facts, kernel->grid[axis], TVM_EXPR_GE, 1);
+            assume_bound(k->facts, kernel->grid[axis], TVM_EXPR_LE, axis == 0 ? INT32_MAX : 65535);
         }
 }
 
 /* ---- making ---- */
 
-static bool allocate(emitter *e) {
+static bool allocate(kernel_state *k) {
     facts *f = calloc(1, sizeof *f);
-    e->facts = f;
+    k->facts = f;
     if (!f) return false;
-    size_t exprs = e->kernel->expr_count + (size_t)1, slots = e->kernel->slot_count + (size_t)1;
+    size_t exprs = k->kernel->expr_count + (size_t)1, slots = k->kernel->slot_count + (size_t)1;
     f->slots = calloc(slots, sizeof *f->slots);
     f->exprs = calloc(exprs, sizeof *f->exprs);
     f->assumed_divisor = calloc(exprs, sizeof *f->assumed_divisor);
     f->assumed_low = calloc(exprs, sizeof *f->assumed_low);
     f->assumed_high = calloc(exprs, sizeof *f->assumed_high);
-    f->scalars_set = calloc(e->kernel->insn_count + (size_t)1, sizeof *f->scalars_set);
+    f->scalars_set = calloc(k->kernel->insn_count + (size_t)1, sizeof *f->scalars_set);
     f->version = 1;
     for (unsigned axis = 0; axis < 3; axis++) f->grid_leaf[axis] = TVM_NONE;
     f->work = PROOF_WORK;
     return f->slots && f->exprs && f->assumed_divisor && f->assumed_low && f->assumed_high && f->scalars_set;
 }
 
-tvm_status tvm_facts_make(emitter *e) {
-    if (!allocate(e)) return tvm_diag_no_memory(e->diags);
-    facts *f = e->facts;
-    const tvm_ir_kernel *kernel = e->kernel;
+tvm_status tvm_facts_make(kernel_state *k) {
+    if (!allocate(k)) return tvm_diag_no_memory(k->diags);
+    facts *f = k->facts;
+    const tvm_ir_kernel *kernel = k->kernel;
     for (uint32_t x = 0; x < kernel->expr_count; x++) {
         f->assumed_divisor[x] = 1;
         f->assumed_low[x] = INT64_MIN;
@@ -211,18 +211,18 @@ tvm_status tvm_facts_make(emitter *e) {
     }
     for (uint32_t i = 0; i < kernel->insn_count; i++) {
         if (kernel->insns[i].result != TVM_NONE) f->slots[kernel->insns[i].result].assigned++;
-        f->scalars_set[i + 1] = f->scalars_set[i] + tvm_fact_sets_scalar(e, &kernel->insns[i]);
+        f->scalars_set[i + 1] = f->scalars_set[i] + tvm_fact_sets_scalar(k, &kernel->insns[i]);
     }
-    find_assumptions(e);
-    find_definitions(e);
-    find_stable(e);
-    tvm_find_ranges(e);
-    tvm_find_divisors(e);
+    find_assumptions(k);
+    find_definitions(k);
+    find_stable(k);
+    tvm_find_ranges(k);
+    tvm_find_divisors(k);
     return TVM_OK;
 }
 
-void tvm_facts_free(emitter *e) {
-    facts *f = e->facts;
+void tvm_facts_free(kernel_state *k) {
+    facts *f = k->facts;
     if (!f) return;
     free(f->slots);
     free(f->exprs);
@@ -231,34 +231,34 @@ void tvm_facts_free(emitter *e) {
     free(f->assumed_high);
     free(f->scalars_set);
     free(f);
-    e->facts = NULL;
+    k->facts = NULL;
 }
 
 /* ---- constants of the path ---- */
 
-static bool constant_of(const emitter *e, uint32_t expr, int64_t *value);
+static bool constant_of(const kernel_state *k, uint32_t expr, int64_t *value);
 
-static bool find_constant(const emitter *e, uint32_t expr, int64_t *value) {
-    const tvm_expr *node = node_of(e, expr);
+static bool find_constant(const kernel_state *k, uint32_t expr, int64_t *value) {
+    const tvm_expr *node = node_of(k, expr);
     if (node->op == TVM_EXPR_SLOT) {
-        *value = e->facts->slots[node->a].value;
-        return e->facts->slots[node->a].constant;
+        *value = k->facts->slots[node->a].value;
+        return k->facts->slots[node->a].constant;
     }
     unsigned arity = tvm_expr_op_info(node->op)->arity;
     if (arity == 0) return false;
     const uint32_t children[3] = {node->a, node->b, node->c};
     tvm_scalar operands[3] = {{0}, {0}, {0}}, out;
     for (unsigned i = 0; i < arity; i++)
-        if (!constant_of(e, children[i], &operands[i].i)) return false;
-    tvm_dtype type = node_of(e, node->op == TVM_EXPR_SELECT ? node->b : node->a)->type;
+        if (!constant_of(k, children[i], &operands[i].i)) return false;
+    tvm_dtype type = node_of(k, node->op == TVM_EXPR_SELECT ? node->b : node->a)->type;
     if (tvm_expr_apply(node, type, operands, &out, NULL) != TVM_OK) return false;
     *value = out.i;
     return true;
 }
 
-static bool constant_of(const emitter *e, uint32_t expr, int64_t *value) {
-    const tvm_expr *node = node_of(e, expr);
-    expr_fact *fact = &e->facts->exprs[expr];
+static bool constant_of(const kernel_state *k, uint32_t expr, int64_t *value) {
+    const tvm_expr *node = node_of(k, expr);
+    expr_fact *fact = &k->facts->exprs[expr];
     if (!is_integer(node->type)) return false;
     if (fact->low == fact->high) {
         *value = fact->low;
@@ -269,67 +269,67 @@ static bool constant_of(const emitter *e, uint32_t expr, int64_t *value) {
         return true;
     }
     if (fact->varies) return false;
-    if (fact->seen != e->facts->version) {
-        fact->seen = e->facts->version;
-        fact->seen_known = find_constant(e, expr, &fact->seen_value);
+    if (fact->seen != k->facts->version) {
+        fact->seen = k->facts->version;
+        fact->seen_known = find_constant(k, expr, &fact->seen_value);
     }
     *value = fact->seen_value;
     return fact->seen_known;
 }
 
-bool tvm_fact_constant(const emitter *e, uint32_t expr, int64_t *value) {
-    if (!constant_of(e, expr, value)) return false;
-    if (e->claims)
-        tvm_fact_claim(e, &(tvm_claim){.kind = TVM_CLAIM_RANGE, .expr = expr, .low = *value, .high = *value});
+bool tvm_fact_constant(const kernel_state *k, uint32_t expr, int64_t *value) {
+    if (!constant_of(k, expr, value)) return false;
+    if (k->claims)
+        tvm_fact_claim(k, &(tvm_claim){.kind = TVM_CLAIM_RANGE, .expr = expr, .low = *value, .high = *value});
     return true;
 }
 
-bool tvm_fact_stable(const emitter *e, uint32_t expr) {
-    return e->facts->exprs[expr].stable;
+bool tvm_fact_stable(const kernel_state *k, uint32_t expr) {
+    return k->facts->exprs[expr].stable;
 }
 
-bool tvm_fact_invariant(const emitter *e, uint32_t expr, uint32_t scope) {
-    const tvm_expr *node = node_of(e, expr);
+bool tvm_fact_invariant(const kernel_state *k, uint32_t expr, uint32_t scope) {
+    const tvm_expr *node = node_of(k, expr);
     /* Loops begun after this one, and not after its end, are in it. */
-    if (node->op == TVM_EXPR_SLOT) return e->facts->slots[node->a].set_in < scope;
-    expr_fact *fact = &e->facts->exprs[expr];
+    if (node->op == TVM_EXPR_SLOT) return k->facts->slots[node->a].set_in < scope;
+    expr_fact *fact = &k->facts->exprs[expr];
     if (fact->scope == scope) return fact->invariant;
     unsigned arity = tvm_expr_op_info(node->op)->arity;
     fact->scope = scope;
-    fact->invariant = (arity < 1 || tvm_fact_invariant(e, node->a, scope)) &&
-                      (arity < 2 || tvm_fact_invariant(e, node->b, scope)) &&
-                      (arity < 3 || tvm_fact_invariant(e, node->c, scope));
+    fact->invariant = (arity < 1 || tvm_fact_invariant(k, node->a, scope)) &&
+                      (arity < 2 || tvm_fact_invariant(k, node->b, scope)) &&
+                      (arity < 3 || tvm_fact_invariant(k, node->c, scope));
     return fact->invariant;
 }
 
-void tvm_fact_enter_loop(emitter *e, uint32_t scope, uint32_t first, uint32_t last) {
+void tvm_fact_enter_loop(kernel_state *k, uint32_t scope, uint32_t first, uint32_t last) {
     for (uint32_t i = first; i < last; i++) {
-        uint32_t slot = e->kernel->insns[i].result;
-        if (slot != TVM_NONE) e->facts->slots[slot].set_in = scope;
+        uint32_t slot = k->kernel->insns[i].result;
+        if (slot != TVM_NONE) k->facts->slots[slot].set_in = scope;
     }
 }
 
-uint64_t tvm_fact_divisor(const emitter *e, uint32_t expr) {
+uint64_t tvm_fact_divisor(const kernel_state *k, uint32_t expr) {
     int64_t value;
-    if (tvm_fact_constant(e, expr, &value)) return tvm_fact_magnitude(value);
-    return e->facts->exprs[expr].divisor;
+    if (tvm_fact_constant(k, expr, &value)) return tvm_fact_magnitude(value);
+    return k->facts->exprs[expr].divisor;
 }
 
-void tvm_fact_set_constant(emitter *e, uint32_t slot, int64_t value) {
-    e->facts->slots[slot].constant = true;
-    e->facts->slots[slot].value = value;
-    e->facts->version++;
+void tvm_fact_set_constant(kernel_state *k, uint32_t slot, int64_t value) {
+    k->facts->slots[slot].constant = true;
+    k->facts->slots[slot].value = value;
+    k->facts->version++;
 }
 
-void tvm_fact_forget(emitter *e, uint32_t slot) {
-    if (!e->facts->slots[slot].constant) return;
-    e->facts->slots[slot].constant = false;
-    e->facts->version++;
+void tvm_fact_forget(kernel_state *k, uint32_t slot) {
+    if (!k->facts->slots[slot].constant) return;
+    k->facts->slots[slot].constant = false;
+    k->facts->version++;
 }
 
-void tvm_fact_forget_assigned(emitter *e, uint32_t first, uint32_t last) {
+void tvm_fact_forget_assigned(kernel_state *k, uint32_t first, uint32_t last) {
     for (uint32_t i = first; i < last; i++) {
-        uint32_t slot = e->kernel->insns[i].result;
-        if (slot != TVM_NONE) tvm_fact_forget(e, slot);
+        uint32_t slot = k->kernel->insns[i].result;
+        if (slot != TVM_NONE) tvm_fact_forget(k, slot);
     }
 }

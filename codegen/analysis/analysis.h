@@ -5,7 +5,7 @@
 #define TVM_CODEGEN_ANALYSIS_H
 
 #include "claims.h"
-#include "emit.h"
+#include "kernel_state.h"
 
 /* A sum of multiples of expressions that are looked into no further (atoms), and a constant. */
 enum { LINEAR_TERMS = 12 };
@@ -22,7 +22,7 @@ typedef struct linear {
 /* What is known of the slot of a scalar. */
 typedef struct slot_fact {
     uint32_t assigned;   /* how many instructions assign it; parameters: 0 */
-    uint32_t set_in;     /* the scope of the last loop begun that assigns it (loop_frame.scope); 0: none */
+    uint32_t set_in;     /* the scope of the last loop begun that assigns it (tvm_fact_enter_loop); 0: none */
     uint32_t definition; /* the only LET's expression, when its leaves do not change until the slot's last
                             use; or TVM_NONE */
     uint32_t loop;       /* the FOR whose variable it is, when nothing else assigns it; or TVM_NONE */
@@ -71,61 +71,62 @@ typedef struct facts {
     uint32_t *scalars_set; /* by instruction: those before it that assign a scalar */
 } facts;
 
-tvm_status tvm_facts_make(emitter *e);
-void tvm_facts_free(emitter *e);
+tvm_status tvm_facts_make(kernel_state *k);
+void tvm_facts_free(kernel_state *k);
 
 /* Is the integer's value known where code is being emitted? */
-bool tvm_fact_constant(const emitter *e, uint32_t expr, int64_t *value);
+bool tvm_fact_constant(const kernel_state *k, uint32_t expr, int64_t *value);
 /* Has the expression one value during the whole kernel? */
-bool tvm_fact_stable(const emitter *e, uint32_t expr);
+bool tvm_fact_stable(const kernel_state *k, uint32_t expr);
 /* Does the value stay the same while the innermost loop runs, that of this scope (tvm_fact_enter_loop)? */
-bool tvm_fact_invariant(const emitter *e, uint32_t expr, uint32_t scope);
+bool tvm_fact_invariant(const kernel_state *k, uint32_t expr, uint32_t scope);
 /* The largest known divisor of the expression's value; 0 when the value is 0. */
-uint64_t tvm_fact_divisor(const emitter *e, uint32_t expr);
+uint64_t tvm_fact_divisor(const kernel_state *k, uint32_t expr);
 uint64_t tvm_fact_gcd(uint64_t a, uint64_t b); /* gcd(0, x) = x */
 
 /* Proof of index >= 0. */
-bool tvm_fact_not_negative(const emitter *e, uint32_t index);
+bool tvm_fact_not_negative(const kernel_state *k, uint32_t index);
 /* Proof of 0 <= index and index + extent <= bound, as integers; bound is not negative. */
-bool tvm_fact_inside(const emitter *e, uint32_t index, int64_t extent, uint32_t bound);
+bool tvm_fact_inside(const kernel_state *k, uint32_t index, int64_t extent, uint32_t bound);
 /* Proof of 0 <= index <= most, which is at most INT32_MAX. */
-bool tvm_fact_at_most(const emitter *e, uint32_t index, int64_t most);
+bool tvm_fact_at_most(const kernel_state *k, uint32_t index, int64_t most);
 /* Proof that an integer is above zero, as a number of its type. */
-bool tvm_fact_positive(const emitter *e, uint32_t expr);
+bool tvm_fact_positive(const kernel_state *k, uint32_t expr);
 
 /* index = constant + rest modulo the index's width, where rest is a multiple of *divisor (0: rest is 0). */
-void tvm_fact_split(const emitter *e, uint32_t index, int64_t *constant, uint64_t *divisor);
+void tvm_fact_split(const kernel_state *k, uint32_t index, int64_t *constant, uint64_t *divisor);
 
 /* Adds factor * expr to a sum; equal to it modulo the width of the expression's type, and exactly if the
  * expression is exact. *budget bounds the work. */
-void tvm_linear_add(const emitter *e, linear *sum, uint32_t expr, int64_t factor, unsigned *budget);
+void tvm_linear_add(const kernel_state *k, linear *sum, uint32_t expr, int64_t factor, unsigned *budget);
 /* The same, exactly: an expression that may wrap is an atom. */
-void tvm_linear_add_value(const emitter *e, linear *sum, uint32_t expr, int64_t factor, unsigned *budget);
+void tvm_linear_add_value(const kernel_state *k, linear *sum, uint32_t expr, int64_t factor,
+                          unsigned *budget);
 void tvm_linear_add_term(linear *sum, uint32_t atom, int64_t factor);
 void tvm_linear_add_scaled(linear *sum, const linear *more, int64_t factor);
 /* Proof of sum >= 0 for every launch. */
-bool tvm_linear_not_negative(const emitter *e, const linear *sum);
+bool tvm_linear_not_negative(const kernel_state *k, const linear *sum);
 
 /* Takes down what is proved where code is being emitted (its place is filled in); and what is known of every
- * operand wherever it is evaluated. e->claims is there. */
-void tvm_fact_claim(const emitter *e, const tvm_claim *made);
-void tvm_fact_claim_values(emitter *e);
+ * operand wherever it is evaluated. k->claims is there. */
+void tvm_fact_claim(const kernel_state *k, const tvm_claim *made);
+void tvm_fact_claim_values(kernel_state *k);
 
 /* Entering the first (or else the second) part of IF or the body of WHILE: conditions that hold there are
  * pushed. The return value is for tvm_fact_leave. */
-unsigned tvm_fact_enter(emitter *e, uint32_t expr, bool holds, uint32_t first, uint32_t last);
-void tvm_fact_leave(emitter *e, unsigned mark);
+unsigned tvm_fact_enter(kernel_state *k, uint32_t expr, bool holds, uint32_t first, uint32_t last);
+void tvm_fact_leave(kernel_state *k, unsigned mark);
 /* The conditions entered since there were `mark` do not hold wherever the code is used that is emitted next.
  * Returns the mark with which tvm_fact_leave brings them back. */
-unsigned tvm_fact_set_aside(emitter *e, unsigned mark);
+unsigned tvm_fact_set_aside(kernel_state *k, unsigned mark);
 
 /* Notes what a loop, the instructions [first, last), assigns. */
-void tvm_fact_enter_loop(emitter *e, uint32_t scope, uint32_t first, uint32_t last);
+void tvm_fact_enter_loop(kernel_state *k, uint32_t scope, uint32_t first, uint32_t last);
 
 /* Constants of slots that are known on this path. */
-void tvm_fact_set_constant(emitter *e, uint32_t slot, int64_t value);
-void tvm_fact_forget(emitter *e, uint32_t slot);
+void tvm_fact_set_constant(kernel_state *k, uint32_t slot, int64_t value);
+void tvm_fact_forget(kernel_state *k, uint32_t slot);
 /* Forgets every slot that the instructions [first, last) assign. */
-void tvm_fact_forget_assigned(emitter *e, uint32_t first, uint32_t last);
+void tvm_fact_forget_assigned(kernel_state *k, uint32_t first, uint32_t last);
 
 #endif

@@ -35,8 +35,4 @@ typedef struct tvm_claims {
     bool failed;       /* out of memory */
 } tvm_claims;
 
-/* As tvm_translate; the program has no pipelined loops, which are translated as another program. */
-tvm_status tvm_translate_noting(const tvm_ir_program *program, tvm_target target, tvm_claims *claims,
-                                tvm_module **module, tvm_diags *diags);
-
 #endif

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernel_state.h"
 #include "view.h"
 
 typedef struct proof {
@@ -194,22 +195,11 @@ static bool keep(const proof *p, part *of) {
     return made;
 }
 
-static bool is_written(const tvm_ir_kernel *kernel, uint32_t slot) {
-    for (uint32_t i = 0; i < kernel->insn_count; i++) {
-        const tvm_insn *insn = &kernel->insns[i];
-        const tvm_operand *operands = tvm_operands(kernel, insn);
-        if (!(tvm_op(insn->op)->effects & TVM_EFFECT_WRITE_GLOBAL)) continue;
-        for (uint32_t o = 0; o < insn->count; o++)
-            if (operands[o].kind == TVM_OPERAND_SLOT && tvm_global_alias(kernel, operands[o].value, slot))
-                return true;
-    }
-    return false;
-}
-
 /* Does it do the same for whoever does it? */
 static bool is_known(const proof *p, const tvm_insn *insn, tvm_opcode event) {
     tvm_op_class class = tvm_insn_class(insn);
-    if (insn->op == TVM_OP_LOAD_SCALAR) return !is_written(p->kernel, tvm_operands(p->kernel, insn)->value);
+    if (insn->op == TVM_OP_LOAD_SCALAR)
+        return !tvm_writes_global(p->kernel, tvm_operands(p->kernel, insn)->value);
     return insn->op == event || insn->op == TVM_OP_LET || class == TVM_CLASS_LOOP ||
            class == TVM_CLASS_BRANCH || class == TVM_CLASS_ELSE || class == TVM_CLASS_END ||
            class == TVM_CLASS_JUMP;

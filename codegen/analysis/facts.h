@@ -31,19 +31,19 @@ static inline uint64_t tvm_fact_magnitude(int64_t value) {
 uint64_t tvm_fact_common_multiple(uint64_t a, uint64_t b);
 
 /* Does the instruction give a scalar its value? */
-static inline bool tvm_fact_sets_scalar(const emitter *e, const tvm_insn *insn) {
-    return insn->result != TVM_NONE && e->kernel->slots[insn->result].kind == TVM_SLOT_SCALAR;
+static inline bool tvm_fact_sets_scalar(const kernel_state *k, const tvm_insn *insn) {
+    return insn->result != TVM_NONE && k->kernel->slots[insn->result].kind == TVM_SLOT_SCALAR;
 }
 
 void tvm_fact_type_range(tvm_dtype type, int64_t *low, int64_t *high);
 
 /* Ranges of all slots and expressions, and which are exact: from assumptions, definitions, loops, and, for
  * variables that are assigned again, by induction over all their assignments. */
-void tvm_find_ranges(const emitter *e);
+void tvm_find_ranges(const kernel_state *k);
 /* Does the operation itself not wrap, whatever its operands did? */
-bool tvm_fact_keeps_value(const emitter *e, const tvm_expr *node);
+bool tvm_fact_keeps_value(const kernel_state *k, const tvm_expr *node);
 
 /* Divisors of all slots and expressions; after the ranges. */
-void tvm_find_divisors(const emitter *e);
+void tvm_find_divisors(const kernel_state *k);
 
 #endif

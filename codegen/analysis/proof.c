@@ -46,18 +46,18 @@ void tvm_linear_add_scaled(linear *sum, const linear *more, int64_t factor) {
     }
 }
 
-static void add_multiple(const emitter *e, linear *sum, uint32_t expr, int64_t factor, int64_t by,
+static void add_multiple(const kernel_state *k, linear *sum, uint32_t expr, int64_t factor, int64_t by,
                          unsigned *budget) {
     int64_t product;
     if (__builtin_mul_overflow(factor, by, &product))
         sum->failed = true;
     else
-        tvm_linear_add(e, sum, expr, product, budget);
+        tvm_linear_add(k, sum, expr, product, budget);
 }
 
 /* A conversion is looked through when the value before it is known exactly and fits. */
-static bool cast_is_plain(const emitter *e, const tvm_expr *node) {
-    const expr_fact *from = &e->facts->exprs[node->a];
+static bool cast_is_plain(const kernel_state *k, const tvm_expr *node) {
+    const expr_fact *from = &k->facts->exprs[node->a];
     bool is_narrow = node->type.bits == 32;
     bool fits =
         node->type.kind == TVM_KIND_INT
@@ -66,8 +66,8 @@ static bool cast_is_plain(const emitter *e, const tvm_expr *node) {
     return from->exact && fits;
 }
 
-void tvm_linear_add(const emitter *e, linear *sum, uint32_t expr, int64_t factor, unsigned *budget) {
-    const tvm_expr *node = node_of(e, expr);
+void tvm_linear_add(const kernel_state *k, linear *sum, uint32_t expr, int64_t factor, unsigned *budget) {
+    const tvm_expr *node = node_of(k, expr);
     int64_t value;
     if (sum->failed) return;
     if (*budget == 0) {
@@ -75,41 +75,41 @@ void tvm_linear_add(const emitter *e, linear *sum, uint32_t expr, int64_t factor
         return;
     }
     --*budget;
-    if (tvm_fact_constant(e, expr, &value)) {
+    if (tvm_fact_constant(k, expr, &value)) {
         add_constant(sum, value, factor);
         return;
     }
     switch (node->op) {
     case TVM_EXPR_SLOT:
-        if (e->facts->slots[node->a].definition == TVM_NONE) break;
-        tvm_linear_add(e, sum, e->facts->slots[node->a].definition, factor, budget);
+        if (k->facts->slots[node->a].definition == TVM_NONE) break;
+        tvm_linear_add(k, sum, k->facts->slots[node->a].definition, factor, budget);
         return;
     case TVM_EXPR_ADD:
-        tvm_linear_add(e, sum, node->a, factor, budget);
-        tvm_linear_add(e, sum, node->b, factor, budget);
+        tvm_linear_add(k, sum, node->a, factor, budget);
+        tvm_linear_add(k, sum, node->b, factor, budget);
         return;
     case TVM_EXPR_SUB:
-        tvm_linear_add(e, sum, node->a, factor, budget);
-        add_multiple(e, sum, node->b, factor, -1, budget);
+        tvm_linear_add(k, sum, node->a, factor, budget);
+        add_multiple(k, sum, node->b, factor, -1, budget);
         return;
     case TVM_EXPR_NEG:
-        add_multiple(e, sum, node->a, factor, -1, budget);
+        add_multiple(k, sum, node->a, factor, -1, budget);
         return;
     case TVM_EXPR_MUL:
-        if (tvm_fact_constant(e, node->b, &value))
-            add_multiple(e, sum, node->a, factor, value, budget);
-        else if (tvm_fact_constant(e, node->a, &value))
-            add_multiple(e, sum, node->b, factor, value, budget);
+        if (tvm_fact_constant(k, node->b, &value))
+            add_multiple(k, sum, node->a, factor, value, budget);
+        else if (tvm_fact_constant(k, node->a, &value))
+            add_multiple(k, sum, node->b, factor, value, budget);
         else
             break;
         return;
     case TVM_EXPR_SHL:
-        if (!tvm_fact_constant(e, node->b, &value) || value < 0 || value > 30) break;
-        add_multiple(e, sum, node->a, factor, INT64_C(1) << value, budget);
+        if (!tvm_fact_constant(k, node->b, &value) || value < 0 || value > 30) break;
+        add_multiple(k, sum, node->a, factor, INT64_C(1) << value, budget);
         return;
     case TVM_EXPR_CAST:
-        if (!cast_is_plain(e, node)) break;
-        tvm_linear_add(e, sum, node->a, factor, budget);
+        if (!cast_is_plain(k, node)) break;
+        tvm_linear_add(k, sum, node->a, factor, budget);
         return;
     default:
         break;
@@ -117,10 +117,11 @@ void tvm_linear_add(const emitter *e, linear *sum, uint32_t expr, int64_t factor
     tvm_linear_add_term(sum, expr, factor);
 }
 
-void tvm_linear_add_value(const emitter *e, linear *sum, uint32_t expr, int64_t factor, unsigned *budget) {
+void tvm_linear_add_value(const kernel_state *k, linear *sum, uint32_t expr, int64_t factor,
+                          unsigned *budget) {
     int64_t value;
-    if (tvm_fact_constant(e, expr, &value) || e->facts->exprs[expr].exact)
-        tvm_linear_add(e, sum, expr, factor, budget);
+    if (tvm_fact_constant(k, expr, &value) || k->facts->exprs[expr].exact)
+        tvm_linear_add(k, sum, expr, factor, budget);
     else
         tvm_linear_add_term(sum, expr, factor);
 }
@@ -148,19 +149,19 @@ static linear *add_bound(bounds *list, int64_t scale) {
     return &b->sum;
 }
 
-static void bound_by(const emitter *e, bounds *list, int64_t scale, uint32_t expr, int64_t plus) {
+static void bound_by(const kernel_state *k, bounds *list, int64_t scale, uint32_t expr, int64_t plus) {
     unsigned budget = SUM_BUDGET;
     linear *sum = add_bound(list, scale);
     if (!sum) return;
-    tvm_linear_add_value(e, sum, expr, 1, &budget);
+    tvm_linear_add_value(k, sum, expr, 1, &budget);
     add_constant(sum, plus, 1);
 }
 
 /* A division by a positive constant of something that is known exactly. */
-static bool plain_division(const emitter *e, const tvm_expr *node, int64_t *by) {
+static bool plain_division(const kernel_state *k, const tvm_expr *node, int64_t *by) {
     if (node->op != TVM_EXPR_DIV && node->op != TVM_EXPR_CDIV) return false;
-    if (!tvm_fact_constant(e, node->b, by) || *by <= 0) return false;
-    const expr_fact *dividend = &e->facts->exprs[node->a];
+    if (!tvm_fact_constant(k, node->b, by) || *by <= 0) return false;
+    const expr_fact *dividend = &k->facts->exprs[node->a];
     if (tvm_fact_is_u64(node->type) && dividend->low < 0) return false;
     if (node->op == TVM_EXPR_DIV) return true;
     int64_t limit = node->type.bits == 64             ? INT64_MAX
@@ -169,67 +170,67 @@ static bool plain_division(const emitter *e, const tvm_expr *node, int64_t *by) 
     return dividend->low >= 0 && dividend->high <= limit - (*by - 1);
 }
 
-static bool divides_evenly(const emitter *e, const tvm_expr *node, int64_t by) {
-    return tvm_fact_divisor(e, node->a) % (uint64_t)by == 0;
+static bool divides_evenly(const kernel_state *k, const tvm_expr *node, int64_t by) {
+    return tvm_fact_divisor(k, node->a) % (uint64_t)by == 0;
 }
 
-static void bound_division(const emitter *e, bounds *list, const tvm_expr *node, bool upper) {
+static void bound_division(const kernel_state *k, bounds *list, const tvm_expr *node, bool upper) {
     int64_t by;
-    if (!plain_division(e, node, &by)) return;
-    if (divides_evenly(e, node, by))
-        bound_by(e, list, by, node->a, 0);
+    if (!plain_division(k, node, &by)) return;
+    if (divides_evenly(k, node, by))
+        bound_by(k, list, by, node->a, 0);
     else if (node->op == TVM_EXPR_CDIV)
-        bound_by(e, list, by, node->a, upper ? by - 1 : 0);
-    else if (e->facts->exprs[node->a].low >= 0)
-        bound_by(e, list, by, node->a, upper ? 0 : 1 - by);
+        bound_by(k, list, by, node->a, upper ? by - 1 : 0);
+    else if (k->facts->exprs[node->a].low >= 0)
+        bound_by(k, list, by, node->a, upper ? 0 : 1 - by);
 }
 
-static void bound_loop_variable(const emitter *e, bounds *list, const tvm_expr *node, bool upper) {
-    const slot_fact *slot = &e->facts->slots[node->a];
+static void bound_loop_variable(const kernel_state *k, bounds *list, const tvm_expr *node, bool upper) {
+    const slot_fact *slot = &k->facts->slots[node->a];
     if (slot->loop == TVM_NONE) return;
-    const tvm_operand *operands = tvm_operands(e->kernel, &e->kernel->insns[slot->loop]);
-    const tvm_insn *loop = &e->kernel->insns[slot->loop];
+    const tvm_operand *operands = tvm_operands(k->kernel, &k->kernel->insns[slot->loop]);
+    const tvm_insn *loop = &k->kernel->insns[slot->loop];
     uint32_t limit = operands[upper ? 1 : 0].value;
     /* The value at the loop's start must still be that of the expression here: nothing in the body may
      * assign. */
-    if (!e->facts->exprs[limit].stable &&
-        e->facts->scalars_set[loop->match] != e->facts->scalars_set[slot->loop + 1])
+    if (!k->facts->exprs[limit].stable &&
+        k->facts->scalars_set[loop->match] != k->facts->scalars_set[slot->loop + 1])
         return;
     if (!upper) {
-        bound_by(e, list, 1, limit, 0);
+        bound_by(k, list, 1, limit, 0);
         return;
     }
-    uint64_t gap = tvm_fact_gcd(slot->divisor, tvm_fact_divisor(e, limit));
-    bound_by(e, list, 1, limit, gap > 0 && gap <= INT32_MAX ? -(int64_t)gap : -1);
+    uint64_t gap = tvm_fact_gcd(slot->divisor, tvm_fact_divisor(k, limit));
+    bound_by(k, list, 1, limit, gap > 0 && gap <= INT32_MAX ? -(int64_t)gap : -1);
 }
 
 /* A value from memory, which the emitted code keeps in its range. */
-static void bound_given(const emitter *e, bounds *list, const tvm_expr *node, bool upper) {
-    const tvm_operand *interval = e->facts->slots[node->a].interval;
-    if (interval) bound_by(e, list, 1, interval[upper].value, upper ? -1 : 0);
+static void bound_given(const kernel_state *k, bounds *list, const tvm_expr *node, bool upper) {
+    const tvm_operand *interval = k->facts->slots[node->a].interval;
+    if (interval) bound_by(k, list, 1, interval[upper].value, upper ? -1 : 0);
 }
 
-static void bound_block(const emitter *e, bounds *list, const tvm_expr *node, bool upper) {
-    if (upper && node->a < 3 && e->facts->grid_leaf[node->a] != TVM_NONE)
-        bound_by(e, list, 1, e->facts->grid_leaf[node->a], -1);
-    uint32_t grid = node->a < 3 ? e->kernel->grid[node->a] : TVM_NONE;
+static void bound_block(const kernel_state *k, bounds *list, const tvm_expr *node, bool upper) {
+    if (upper && node->a < 3 && k->facts->grid_leaf[node->a] != TVM_NONE)
+        bound_by(k, list, 1, k->facts->grid_leaf[node->a], -1);
+    uint32_t grid = node->a < 3 ? k->kernel->grid[node->a] : TVM_NONE;
     if (!upper || grid == TVM_NONE) return;
-    const tvm_expr *extent = node_of(e, grid);
+    const tvm_expr *extent = node_of(k, grid);
     int64_t by;
-    bound_by(e, list, 1, grid, -1);
-    if (tvm_fact_is_u64(extent->type) && e->facts->exprs[extent->a].low < 0) return;
+    bound_by(k, list, 1, grid, -1);
+    if (tvm_fact_is_u64(extent->type) && k->facts->exprs[extent->a].low < 0) return;
     if ((extent->op != TVM_EXPR_CDIV && extent->op != TVM_EXPR_DIV) ||
-        !tvm_fact_constant(e, extent->b, &by) || by <= 0)
+        !tvm_fact_constant(k, extent->b, &by) || by <= 0)
         return;
     /* A cdiv that wrapped makes a negative grid, which is not launched. */
-    bool rounds_up = extent->op == TVM_EXPR_CDIV && !divides_evenly(e, extent, by);
-    bound_by(e, list, by, extent->a, rounds_up ? -1 : -by);
+    bool rounds_up = extent->op == TVM_EXPR_CDIV && !divides_evenly(k, extent, by);
+    bound_by(k, list, by, extent->a, rounds_up ? -1 : -by);
 }
 
 /* What a slot with one definition stands for. */
-static uint32_t resolve(const emitter *e, uint32_t expr) {
-    for (unsigned i = 0; i < SUM_BUDGET && node_of(e, expr)->op == TVM_EXPR_SLOT; i++) {
-        uint32_t definition = e->facts->slots[node_of(e, expr)->a].definition;
+static uint32_t resolve(const kernel_state *k, uint32_t expr) {
+    for (unsigned i = 0; i < SUM_BUDGET && node_of(k, expr)->op == TVM_EXPR_SLOT; i++) {
+        uint32_t definition = k->facts->slots[node_of(k, expr)->a].definition;
         if (definition == TVM_NONE) break;
         expr = definition;
     }
@@ -237,48 +238,48 @@ static uint32_t resolve(const emitter *e, uint32_t expr) {
 }
 
 /* x % y < y; x / y < z where x < y * z and x is a block index. */
-static void bound_decoded(const emitter *e, bounds *list, const tvm_expr *node, bool upper) {
-    const tvm_expr *block = node_of(e, resolve(e, node->a));
-    if (!upper || e->facts->exprs[node->a].low < 0 || e->facts->exprs[node->b].low < 1) return;
+static void bound_decoded(const kernel_state *k, bounds *list, const tvm_expr *node, bool upper) {
+    const tvm_expr *block = node_of(k, resolve(k, node->a));
+    if (!upper || k->facts->exprs[node->a].low < 0 || k->facts->exprs[node->b].low < 1) return;
     if (node->op == TVM_EXPR_MOD) {
-        bound_by(e, list, 1, node->b, -1);
+        bound_by(k, list, 1, node->b, -1);
         return;
     }
-    if (block->op != TVM_EXPR_BLOCK || block->a > 2 || e->kernel->grid[block->a] == TVM_NONE) return;
-    const tvm_expr *grid = node_of(e, e->kernel->grid[block->a]);
-    if (grid->op != TVM_EXPR_MUL || e->facts->exprs[grid->a].low < 0 || e->facts->exprs[grid->b].low < 0)
+    if (block->op != TVM_EXPR_BLOCK || block->a > 2 || k->kernel->grid[block->a] == TVM_NONE) return;
+    const tvm_expr *grid = node_of(k, k->kernel->grid[block->a]);
+    if (grid->op != TVM_EXPR_MUL || k->facts->exprs[grid->a].low < 0 || k->facts->exprs[grid->b].low < 0)
         return;
-    uint32_t by = resolve(e, node->b);
-    if (grid->a == by) bound_by(e, list, 1, grid->b, -1);
-    if (grid->b == by) bound_by(e, list, 1, grid->a, -1);
+    uint32_t by = resolve(k, node->b);
+    if (grid->a == by) bound_by(k, list, 1, grid->b, -1);
+    if (grid->b == by) bound_by(k, list, 1, grid->a, -1);
 }
 
-static void find_bounds(const emitter *e, uint32_t atom, bool upper, bounds *list) {
-    const tvm_expr *node = node_of(e, atom);
+static void find_bounds(const kernel_state *k, uint32_t atom, bool upper, bounds *list) {
+    const tvm_expr *node = node_of(k, atom);
     *list = (bounds){0};
     if (tvm_fact_is_u64(node->type)) return; /* what follows is said of numbers that are ordered as i64 are */
     switch (node->op) {
     case TVM_EXPR_SLOT:
-        bound_loop_variable(e, list, node, upper);
-        bound_given(e, list, node, upper);
+        bound_loop_variable(k, list, node, upper);
+        bound_given(k, list, node, upper);
         break;
     case TVM_EXPR_BLOCK:
-        bound_block(e, list, node, upper);
+        bound_block(k, list, node, upper);
         break;
     case TVM_EXPR_DIV:
-        bound_division(e, list, node, upper);
-        bound_decoded(e, list, node, upper);
+        bound_division(k, list, node, upper);
+        bound_decoded(k, list, node, upper);
         break;
     case TVM_EXPR_CDIV:
-        bound_division(e, list, node, upper);
+        bound_division(k, list, node, upper);
         break;
     case TVM_EXPR_MOD:
-        bound_decoded(e, list, node, upper);
+        bound_decoded(k, list, node, upper);
         break;
     case TVM_EXPR_MIN:
     case TVM_EXPR_MAX:
-        bound_by(e, list, 1, node->a, 0);
-        bound_by(e, list, 1, node->b, 0);
+        bound_by(k, list, 1, node->a, 0);
+        bound_by(k, list, 1, node->b, 0);
         list->all = (node->op == TVM_EXPR_MIN) != upper;
         break;
     default:
@@ -289,20 +290,20 @@ static void find_bounds(const emitter *e, uint32_t atom, bool upper, bounds *lis
 /* ---- search ---- */
 
 typedef struct search {
-    const emitter *e;
+    const kernel_state *k;
     linear conditions[2 * TVM_MAX_DEPTH];
     unsigned condition_count;
     unsigned budget;
 } search;
 
 /* Divisions without remainder are multiplied out. */
-static void multiply_out(const emitter *e, linear *sum) {
+static void multiply_out(const kernel_state *k, linear *sum) {
     for (unsigned round = 0; round < 4; round++) {
         unsigned i = 0;
         int64_t by = 0;
         for (; i < sum->count; i++) {
-            const tvm_expr *node = node_of(e, sum->terms[i].atom);
-            if (plain_division(e, node, &by) && divides_evenly(e, node, by)) break;
+            const tvm_expr *node = node_of(k, sum->terms[i].atom);
+            if (plain_division(k, node, &by) && divides_evenly(k, node, by)) break;
         }
         if (i == sum->count) return;
         uint32_t atom = sum->terms[i].atom;
@@ -313,17 +314,17 @@ static void multiply_out(const emitter *e, linear *sum) {
         tvm_linear_add_scaled(&out, sum, scale);
         if (out.failed) return;
         tvm_linear_add_term(&out, atom, -coefficient * scale);
-        tvm_linear_add_value(e, &out, node_of(e, atom)->a, coefficient * scale / by, &budget);
+        tvm_linear_add_value(k, &out, node_of(k, atom)->a, coefficient * scale / by, &budget);
         if (out.failed) return;
         *sum = out;
     }
 }
 
 /* Smallest value that the ranges of the atoms allow. */
-static bool holds_by_ranges(const emitter *e, const linear *sum) {
+static bool holds_by_ranges(const kernel_state *k, const linear *sum) {
     int64_t least = sum->constant;
     for (unsigned i = 0; i < sum->count; i++) {
-        const expr_fact *fact = &e->facts->exprs[sum->terms[i].atom];
+        const expr_fact *fact = &k->facts->exprs[sum->terms[i].atom];
         int64_t coefficient = sum->terms[i].coefficient, product;
         if (__builtin_mul_overflow(coefficient, coefficient > 0 ? fact->low : fact->high, &product) ||
             __builtin_add_overflow(least, product, &least))
@@ -348,7 +349,7 @@ static bool prove_with(search *s, const linear *goal, unsigned term, const bound
 
 static bool prove_by_bounds(search *s, const linear *goal, unsigned term, unsigned depth) {
     bounds list;
-    find_bounds(s->e, goal->terms[term].atom, goal->terms[term].coefficient < 0, &list);
+    find_bounds(s->k, goal->terms[term].atom, goal->terms[term].coefficient < 0, &list);
     for (unsigned i = 0; i < list.count; i++) {
         bool proven = prove_with(s, goal, term, &list.items[i], depth);
         if (proven && !list.all) return true;
@@ -376,12 +377,12 @@ static bool prove_by_conditions(search *s, const linear *goal, unsigned term, un
 
 static bool prove(search *s, const linear *goal, unsigned depth) {
     uint64_t cost = 1 + s->condition_count;
-    if (goal->failed || s->budget == 0 || depth > PROOF_DEPTH || s->e->facts->work < cost) return false;
+    if (goal->failed || s->budget == 0 || depth > PROOF_DEPTH || s->k->facts->work < cost) return false;
     s->budget--;
-    s->e->facts->work -= cost;
+    s->k->facts->work -= cost;
     linear sum = *goal;
-    multiply_out(s->e, &sum);
-    if (holds_by_ranges(s->e, &sum)) return true;
+    multiply_out(s->k, &sum);
+    if (holds_by_ranges(s->k, &sum)) return true;
     for (unsigned i = 0; i < sum.count; i++)
         if (prove_by_conditions(s, &sum, i, depth)) return true;
     for (unsigned i = 0; i < sum.count; i++)
@@ -395,14 +396,14 @@ static void add_condition(search *s, uint32_t greater, uint32_t less, int64_t ga
     if (s->condition_count == sizeof s->conditions / sizeof *s->conditions) return;
     linear sum = {.constant = -gap};
     unsigned budget = SUM_BUDGET;
-    tvm_linear_add_value(s->e, &sum, greater, 1, &budget);
-    tvm_linear_add_value(s->e, &sum, less, -1, &budget);
-    multiply_out(s->e, &sum);
+    tvm_linear_add_value(s->k, &sum, greater, 1, &budget);
+    tvm_linear_add_value(s->k, &sum, less, -1, &budget);
+    multiply_out(s->k, &sum);
     if (!sum.failed) s->conditions[s->condition_count++] = sum;
 }
 
 static void add_conditions(search *s, uint32_t expr, bool holds, unsigned depth) {
-    const tvm_expr *node = node_of(s->e, expr);
+    const tvm_expr *node = node_of(s->k, expr);
     if (depth > 8) return;
     if (node->op == TVM_EXPR_LNOT) {
         add_conditions(s, node->a, !holds, depth + 1);
@@ -414,7 +415,7 @@ static void add_conditions(search *s, uint32_t expr, bool holds, unsigned depth)
         return;
     }
     if (node->op < TVM_EXPR_LT || node->op > TVM_EXPR_NE) return;
-    tvm_dtype type = node_of(s->e, node->a)->type;
+    tvm_dtype type = node_of(s->k, node->a)->type;
     if (type.kind == TVM_KIND_FLOAT || (type.kind == TVM_KIND_UINT && type.bits == 64)) return;
     unsigned op = holds ? node->op : tvm_expr_opposite(node->op);
     if (op == TVM_EXPR_LT || op == TVM_EXPR_LE || op == TVM_EXPR_EQ)
@@ -423,134 +424,135 @@ static void add_conditions(search *s, uint32_t expr, bool holds, unsigned depth)
         add_condition(s, node->a, node->b, op == TVM_EXPR_GT);
 }
 
-bool tvm_linear_not_negative(const emitter *e, const linear *sum) {
-    const facts *f = e->facts;
+bool tvm_linear_not_negative(const kernel_state *k, const linear *sum) {
+    const facts *f = k->facts;
     if (f->work == 0) return false;
-    search s = {.e = e, .budget = PROOF_BUDGET};
+    search s = {.k = k, .budget = PROOF_BUDGET};
     for (unsigned i = 0; i < f->condition_count; i++)
         add_conditions(&s, f->conditions[i].expr, f->conditions[i].holds, 0);
-    for (uint32_t i = 0; i < e->kernel->assume_count && i < 2 * TVM_MAX_DEPTH; i++)
-        add_conditions(&s, e->kernel->assumes[i], true, 0);
+    for (uint32_t i = 0; i < k->kernel->assume_count && i < 2 * TVM_MAX_DEPTH; i++)
+        add_conditions(&s, k->kernel->assumes[i], true, 0);
     return prove(&s, sum, 0);
 }
 
-static bool reads_assigned(const emitter *e, uint32_t expr, uint32_t first, uint32_t last, unsigned *budget) {
-    const tvm_expr *node = node_of(e, expr);
-    if (e->facts->exprs[expr].stable) return false;
+static bool reads_assigned(const kernel_state *k, uint32_t expr, uint32_t first, uint32_t last,
+                           unsigned *budget) {
+    const tvm_expr *node = node_of(k, expr);
+    if (k->facts->exprs[expr].stable) return false;
     if (*budget == 0) return true;
     --*budget;
     if (node->op == TVM_EXPR_SLOT) {
         for (uint32_t i = first; i < last; i++)
-            if (e->kernel->insns[i].result == node->a) return true;
-        uint32_t definition = e->facts->slots[node->a].definition;
-        return definition != TVM_NONE && reads_assigned(e, definition, first, last, budget);
+            if (k->kernel->insns[i].result == node->a) return true;
+        uint32_t definition = k->facts->slots[node->a].definition;
+        return definition != TVM_NONE && reads_assigned(k, definition, first, last, budget);
     }
     unsigned arity = tvm_expr_op_info(node->op)->arity;
-    return (arity > 0 && reads_assigned(e, node->a, first, last, budget)) ||
-           (arity > 1 && reads_assigned(e, node->b, first, last, budget)) ||
-           (arity > 2 && reads_assigned(e, node->c, first, last, budget));
+    return (arity > 0 && reads_assigned(k, node->a, first, last, budget)) ||
+           (arity > 1 && reads_assigned(k, node->b, first, last, budget)) ||
+           (arity > 2 && reads_assigned(k, node->c, first, last, budget));
 }
 
-unsigned tvm_fact_enter(emitter *e, uint32_t expr, bool holds, uint32_t first, uint32_t last) {
-    facts *f = e->facts;
+unsigned tvm_fact_enter(kernel_state *k, uint32_t expr, bool holds, uint32_t first, uint32_t last) {
+    facts *f = k->facts;
     unsigned mark = f->condition_count, budget = SUM_BUDGET;
-    if (mark < sizeof f->conditions / sizeof *f->conditions && !reads_assigned(e, expr, first, last, &budget))
+    if (mark < sizeof f->conditions / sizeof *f->conditions && !reads_assigned(k, expr, first, last, &budget))
         f->conditions[f->condition_count++] = (known_condition){expr, holds};
     return mark;
 }
 
-void tvm_fact_leave(emitter *e, unsigned mark) {
-    e->facts->condition_count = mark;
+void tvm_fact_leave(kernel_state *k, unsigned mark) {
+    k->facts->condition_count = mark;
 }
 
-unsigned tvm_fact_set_aside(emitter *e, unsigned mark) {
-    unsigned all = e->facts->condition_count;
-    e->facts->condition_count = mark;
+unsigned tvm_fact_set_aside(kernel_state *k, unsigned mark) {
+    unsigned all = k->facts->condition_count;
+    k->facts->condition_count = mark;
     return all;
 }
 
 /* ---- questions ---- */
 
 /* What is proved of an expression's values is taken down where somebody wants it. */
-static bool claimed_range(const emitter *e, uint32_t expr, int64_t low, int64_t high, bool proved) {
-    if (proved && e->claims)
-        tvm_fact_claim(e, &(tvm_claim){.kind = TVM_CLAIM_RANGE, .expr = expr, .low = low, .high = high});
+static bool claimed_range(const kernel_state *k, uint32_t expr, int64_t low, int64_t high, bool proved) {
+    if (proved && k->claims)
+        tvm_fact_claim(k, &(tvm_claim){.kind = TVM_CLAIM_RANGE, .expr = expr, .low = low, .high = high});
     return proved;
 }
 
-static bool is_not_negative(const emitter *e, uint32_t index) {
-    if (e->facts->exprs[index].low >= 0) return true;
-    if (!e->facts->exprs[index].exact) return false;
+static bool is_not_negative(const kernel_state *k, uint32_t index) {
+    if (k->facts->exprs[index].low >= 0) return true;
+    if (!k->facts->exprs[index].exact) return false;
     linear sum = {0};
     unsigned budget = SUM_BUDGET;
-    tvm_linear_add_value(e, &sum, index, 1, &budget);
-    return !sum.failed && tvm_linear_not_negative(e, &sum);
+    tvm_linear_add_value(k, &sum, index, 1, &budget);
+    return !sum.failed && tvm_linear_not_negative(k, &sum);
 }
 
 /* Proof of 0 <= index <= high. An index that wraps equals its sum modulo 2^32 only; inside a bound below 2^31
  * both are the same number. */
-static bool lies_below(const emitter *e, uint32_t index, linear *high, int64_t high_most) {
-    bool is_narrow = node_of(e, index)->type.bits == 32, exact = e->facts->exprs[index].exact;
+static bool lies_below(const kernel_state *k, uint32_t index, linear *high, int64_t high_most) {
+    bool is_narrow = node_of(k, index)->type.bits == 32, exact = k->facts->exprs[index].exact;
     linear low = {0};
     unsigned budget = SUM_BUDGET;
     if (exact || (is_narrow && high_most <= INT32_MAX))
-        tvm_linear_add(e, &low, index, 1, &budget);
+        tvm_linear_add(k, &low, index, 1, &budget);
     else
         tvm_linear_add_term(&low, index, 1);
     tvm_linear_add_scaled(high, &low, -1);
-    return !low.failed && !high->failed && tvm_linear_not_negative(e, &low) &&
-           tvm_linear_not_negative(e, high);
+    return !low.failed && !high->failed && tvm_linear_not_negative(k, &low) &&
+           tvm_linear_not_negative(k, high);
 }
 
-static bool is_inside(const emitter *e, uint32_t index, int64_t extent, uint32_t bound_expr) {
+static bool is_inside(const kernel_state *k, uint32_t index, int64_t extent, uint32_t bound_expr) {
     linear high = {.constant = -extent};
     unsigned budget = SUM_BUDGET;
-    tvm_linear_add_value(e, &high, bound_expr, 1, &budget);
-    return lies_below(e, index, &high, e->facts->exprs[bound_expr].high);
+    tvm_linear_add_value(k, &high, bound_expr, 1, &budget);
+    return lies_below(k, index, &high, k->facts->exprs[bound_expr].high);
 }
 
-static bool is_at_most(const emitter *e, uint32_t index, int64_t most) {
-    const expr_fact *fact = &e->facts->exprs[index];
+static bool is_at_most(const kernel_state *k, uint32_t index, int64_t most) {
+    const expr_fact *fact = &k->facts->exprs[index];
     linear high = {.constant = most};
     if (fact->low >= 0 && fact->high <= most) return true;
-    return most <= INT32_MAX && lies_below(e, index, &high, most);
+    return most <= INT32_MAX && lies_below(k, index, &high, most);
 }
 
-bool tvm_fact_positive(const emitter *e, uint32_t expr) {
+bool tvm_fact_positive(const kernel_state *k, uint32_t expr) {
     int64_t value;
-    return claimed_range(e, expr, 1, INT64_MAX,
-                         e->facts->exprs[expr].low > 0 || (tvm_fact_constant(e, expr, &value) && value > 0));
+    return claimed_range(k, expr, 1, INT64_MAX,
+                         k->facts->exprs[expr].low > 0 || (tvm_fact_constant(k, expr, &value) && value > 0));
 }
 
-bool tvm_fact_not_negative(const emitter *e, uint32_t index) {
-    return claimed_range(e, index, 0, INT64_MAX, is_not_negative(e, index));
+bool tvm_fact_not_negative(const kernel_state *k, uint32_t index) {
+    return claimed_range(k, index, 0, INT64_MAX, is_not_negative(k, index));
 }
 
-bool tvm_fact_at_most(const emitter *e, uint32_t index, int64_t most) {
-    return claimed_range(e, index, 0, most, is_at_most(e, index, most));
+bool tvm_fact_at_most(const kernel_state *k, uint32_t index, int64_t most) {
+    return claimed_range(k, index, 0, most, is_at_most(k, index, most));
 }
 
-bool tvm_fact_inside(const emitter *e, uint32_t index, int64_t extent, uint32_t bound_expr) {
-    if (!is_inside(e, index, extent, bound_expr)) return false;
-    if (e->claims)
+bool tvm_fact_inside(const kernel_state *k, uint32_t index, int64_t extent, uint32_t bound_expr) {
+    if (!is_inside(k, index, extent, bound_expr)) return false;
+    if (k->claims)
         tvm_fact_claim(
-            e, &(tvm_claim){.kind = TVM_CLAIM_INSIDE, .expr = index, .bound = bound_expr, .low = extent});
+            k, &(tvm_claim){.kind = TVM_CLAIM_INSIDE, .expr = index, .bound = bound_expr, .low = extent});
     return true;
 }
 
-static void split(const emitter *e, uint32_t index, int64_t *constant, uint64_t *divisor) {
+static void split(const kernel_state *k, uint32_t index, int64_t *constant, uint64_t *divisor) {
     linear sum = {0};
     unsigned budget = SUM_BUDGET;
-    tvm_linear_add(e, &sum, index, 1, &budget);
+    tvm_linear_add(k, &sum, index, 1, &budget);
     *constant = 0;
-    *divisor = tvm_fact_divisor(e, index);
+    *divisor = tvm_fact_divisor(k, index);
     if (sum.failed || sum.constant < 0 || sum.constant > INT32_MAX) return;
     uint64_t rest = 0;
     for (unsigned i = 0; i < sum.count; i++) {
         int64_t c = sum.terms[i].coefficient;
         uint64_t factor = c < 0 ? -(uint64_t)c : (uint64_t)c, product;
         /* Modulo a power of two, only that part of a divisor counts. */
-        uint64_t atom = tvm_fact_divisor(e, sum.terms[i].atom);
+        uint64_t atom = tvm_fact_divisor(k, sum.terms[i].atom);
         if (__builtin_mul_overflow(factor, atom, &product)) product = factor & (~factor + 1);
         rest = tvm_fact_gcd(rest, product);
     }
@@ -559,9 +561,9 @@ static void split(const emitter *e, uint32_t index, int64_t *constant, uint64_t 
     *divisor = rest & (~rest + 1);
 }
 
-void tvm_fact_split(const emitter *e, uint32_t index, int64_t *constant, uint64_t *divisor) {
-    split(e, index, constant, divisor);
-    if (e->claims)
+void tvm_fact_split(const kernel_state *k, uint32_t index, int64_t *constant, uint64_t *divisor) {
+    split(k, index, constant, divisor);
+    if (k->claims)
         tvm_fact_claim(
-            e, &(tvm_claim){.kind = TVM_CLAIM_REST, .expr = index, .low = *constant, .divisor = *divisor});
+            k, &(tvm_claim){.kind = TVM_CLAIM_REST, .expr = index, .low = *constant, .divisor = *divisor});
 }

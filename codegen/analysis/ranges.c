@@ -130,11 +130,11 @@ static range range_shift(const tvm_expr *node, range a, range by) {
 
 /* block.a * c <= X - 1 when the grid's extent is cdiv(X, d) or X / d with c <= d. A cdiv that wrapped makes a
  * grid that is not launched. */
-static bool block_product_fits(const emitter *e, const tvm_expr *node) {
-    const facts *f = e->facts;
-    const tvm_expr *block = node_of(e, node->a);
-    if (block->op != TVM_EXPR_BLOCK || block->a > 2 || e->kernel->grid[block->a] == TVM_NONE) return false;
-    const tvm_expr *grid = node_of(e, e->kernel->grid[block->a]);
+static bool block_product_fits(const kernel_state *k, const tvm_expr *node) {
+    const facts *f = k->facts;
+    const tvm_expr *block = node_of(k, node->a);
+    if (block->op != TVM_EXPR_BLOCK || block->a > 2 || k->kernel->grid[block->a] == TVM_NONE) return false;
+    const tvm_expr *grid = node_of(k, k->kernel->grid[block->a]);
     if (grid->op != TVM_EXPR_CDIV && grid->op != TVM_EXPR_DIV) return false;
     range factor = range_of(f, node->b), by = range_of(f, grid->b), whole = range_of(f, grid->a);
     if (tvm_fact_is_u64(grid->type) && whole.low < 0) return false;
@@ -142,12 +142,12 @@ static bool block_product_fits(const emitter *e, const tvm_expr *node) {
            whole.high <= INT32_MAX;
 }
 
-static range range_leaf(const emitter *e, const tvm_expr *node) {
+static range range_leaf(const kernel_state *k, const tvm_expr *node) {
     switch (node->op) {
     case TVM_EXPR_INTEGER:
         return (range){node->value.i, node->value.i, true};
     case TVM_EXPR_SLOT:
-        return (range){e->facts->slots[node->a].low, e->facts->slots[node->a].high, true};
+        return (range){k->facts->slots[node->a].low, k->facts->slots[node->a].high, true};
     case TVM_EXPR_BLOCK:
         return (range){0, node->a == 0 ? INT32_MAX - 1 : 65534, true};
     case TVM_EXPR_GRID:
@@ -155,7 +155,7 @@ static range range_leaf(const emitter *e, const tvm_expr *node) {
     case TVM_EXPR_MULTIPROCESSORS:
         return (range){1, INT32_MAX, true};
     case TVM_EXPR_TARGET: /* the device's, on which code for a lower one may run */
-        return (range){e->target.arch, INT32_MAX, true};
+        return (range){k->target.arch, INT32_MAX, true};
     case TVM_EXPR_HAS:
         return (range){0, 1, true};
     case TVM_EXPR_LIMIT:
@@ -173,7 +173,7 @@ static bool is_unordered(const tvm_expr *node, range a, range b) {
 }
 
 /* The range of an operator of one or two operands, of values in these ranges. */
-static range range_apply(const emitter *e, const tvm_expr *node, range a, range b) {
+static range range_apply(const kernel_state *k, const tvm_expr *node, range a, range b) {
     if (is_unordered(node, a, b)) return nothing_known;
     switch (node->op) {
     case TVM_EXPR_CAST:
@@ -185,7 +185,7 @@ static range range_apply(const emitter *e, const tvm_expr *node, range a, range 
     case TVM_EXPR_SUB:
         return range_sub(a, b);
     case TVM_EXPR_MUL:
-        if (block_product_fits(e, node)) return (range){0, INT32_MAX - 1, true};
+        if (block_product_fits(k, node)) return (range){0, INT32_MAX - 1, true};
         return range_mul(a, b);
     case TVM_EXPR_DIV:
     case TVM_EXPR_CDIV:
@@ -216,8 +216,8 @@ typedef struct told {
     range range;
 } told;
 
-static bool same_value(const emitter *e, uint32_t a, uint32_t b) {
-    const tvm_expr *x = node_of(e, a), *y = node_of(e, b);
+static bool same_value(const kernel_state *k, uint32_t a, uint32_t b) {
+    const tvm_expr *x = node_of(k, a), *y = node_of(k, b);
     return a == b || (x->op == TVM_EXPR_SLOT && y->op == TVM_EXPR_SLOT && x->a == y->a);
 }
 
@@ -246,12 +246,12 @@ static range compared(range r, unsigned op, int64_t limit) {
     return r;
 }
 
-static bool ask(const emitter *e, uint32_t condition, bool holds, told *out) {
-    const tvm_expr *node = node_of(e, condition);
-    if (node->op == TVM_EXPR_LNOT) return ask(e, node->a, !holds, out);
+static bool ask(const kernel_state *k, uint32_t condition, bool holds, told *out) {
+    const tvm_expr *node = node_of(k, condition);
+    if (node->op == TVM_EXPR_LNOT) return ask(k, node->a, !holds, out);
     if (node->op < TVM_EXPR_LT || node->op > TVM_EXPR_NE) return false;
-    tvm_dtype type = node_of(e, node->a)->type;
-    range a = range_of(e->facts, node->a), b = range_of(e->facts, node->b);
+    tvm_dtype type = node_of(k, node->a)->type;
+    range a = range_of(k->facts, node->a), b = range_of(k->facts, node->b);
     if (!tvm_fact_is_integer(type) || (tvm_fact_is_u64(type) && (a.low < 0 || b.low < 0))) return false;
     unsigned op = holds ? node->op : tvm_expr_opposite(node->op);
     if (is_literal(b))
@@ -264,57 +264,57 @@ static bool ask(const emitter *e, uint32_t condition, bool holds, told *out) {
 }
 
 /* The range of an expression where more is told; empty: it is never evaluated there. */
-static range range_under(const emitter *e, uint32_t expr, const told *more, unsigned depth) {
-    const tvm_expr *node = node_of(e, expr);
+static range range_under(const kernel_state *k, uint32_t expr, const told *more, unsigned depth) {
+    const tvm_expr *node = node_of(k, expr);
     unsigned arity = tvm_expr_op_info(node->op)->arity;
-    range known = range_of(e->facts, expr);
-    if (same_value(e, expr, more->subject)) return common(known, more->range);
-    bool from_float = arity > 0 && !tvm_fact_is_integer(node_of(e, node->a)->type);
+    range known = range_of(k->facts, expr);
+    if (same_value(k, expr, more->subject)) return common(known, more->range);
+    bool from_float = arity > 0 && !tvm_fact_is_integer(node_of(k, node->a)->type);
     if (depth == 0 || arity == 0 || arity > 2 || from_float) return known;
-    range a = range_under(e, node->a, more, depth - 1);
-    range b = arity > 1 ? range_under(e, node->b, more, depth - 1) : nothing_known;
+    range a = range_under(k, node->a, more, depth - 1);
+    range b = arity > 1 ? range_under(k, node->b, more, depth - 1) : nothing_known;
     if (is_empty(a) || is_empty(b)) return is_empty(a) ? a : b;
-    range out = range_apply(e, node, a, b);
+    range out = range_apply(k, node, a, b);
     return lies_in_type(out, node->type) ? common(known, out) : known;
 }
 
 /* False: the branch is never taken, or what it reads is never assigned. */
-static bool range_branch(const emitter *e, const tvm_expr *node, bool holds, range *out) {
+static bool range_branch(const kernel_state *k, const tvm_expr *node, bool holds, range *out) {
     uint32_t branch = holds ? node->b : node->c;
-    range condition = range_of(e->facts, node->a);
+    range condition = range_of(k->facts, node->a);
     told more;
-    if (!e->facts->exprs[branch].reached || (is_literal(condition) && (condition.low != 0) != holds))
+    if (!k->facts->exprs[branch].reached || (is_literal(condition) && (condition.low != 0) != holds))
         return false;
-    *out = range_of(e->facts, branch);
-    if (ask(e, node->a, holds, &more))
-        *out = is_empty(more.range) ? more.range : range_under(e, branch, &more, UNDER_DEPTH);
+    *out = range_of(k->facts, branch);
+    if (ask(k, node->a, holds, &more))
+        *out = is_empty(more.range) ? more.range : range_under(k, branch, &more, UNDER_DEPTH);
     return !is_empty(*out);
 }
 
-static range range_select(const emitter *e, const tvm_expr *node) {
+static range range_select(const kernel_state *k, const tvm_expr *node) {
     range a, b;
-    bool has_a = range_branch(e, node, true, &a), has_b = range_branch(e, node, false, &b);
+    bool has_a = range_branch(k, node, true, &a), has_b = range_branch(k, node, false, &b);
     if (has_a && has_b) return hull(a, b);
     return has_a ? a : has_b ? b : nothing_known;
 }
 
-static range range_node(const emitter *e, const tvm_expr *node) {
+static range range_node(const kernel_state *k, const tvm_expr *node) {
     unsigned arity = tvm_expr_op_info(node->op)->arity; /* a leaf's a is no expression */
-    if (arity == 0) return range_leaf(e, node);
-    if (arity == 3) return range_select(e, node);
-    return range_apply(e, node, range_of(e->facts, node->a),
-                       arity > 1 ? range_of(e->facts, node->b) : nothing_known);
+    if (arity == 0) return range_leaf(k, node);
+    if (arity == 3) return range_select(k, node);
+    return range_apply(k, node, range_of(k->facts, node->a),
+                       arity > 1 ? range_of(k->facts, node->b) : nothing_known);
 }
 
-bool tvm_fact_keeps_value(const emitter *e, const tvm_expr *node) {
-    return lies_in_type(range_node(e, node), node->type);
+bool tvm_fact_keeps_value(const kernel_state *k, const tvm_expr *node) {
+    return lies_in_type(range_node(k, node), node->type);
 }
 
 /* ---- expressions ---- */
 
 /* Do the operands that a linear sum looks into keep exactness? */
-static bool operands_exact(const emitter *e, const tvm_expr *node) {
-    const facts *f = e->facts;
+static bool operands_exact(const kernel_state *k, const tvm_expr *node) {
+    const facts *f = k->facts;
     switch (node->op) {
     case TVM_EXPR_ADD:
     case TVM_EXPR_SUB:
@@ -334,8 +334,8 @@ static bool operands_exact(const emitter *e, const tvm_expr *node) {
 }
 
 /* Is all assigned that the expression reads, as far as has been found? Of ?: the branch that is taken. */
-static bool is_reached(const emitter *e, const tvm_expr *node) {
-    const facts *f = e->facts;
+static bool is_reached(const kernel_state *k, const tvm_expr *node) {
+    const facts *f = k->facts;
     unsigned arity = tvm_expr_op_info(node->op)->arity;
     if (node->op == TVM_EXPR_SLOT) return f->slots[node->a].reached;
     bool reached = arity == 0 || f->exprs[node->a].reached;
@@ -343,17 +343,17 @@ static bool is_reached(const emitter *e, const tvm_expr *node) {
     return reached && (arity < 2 || f->exprs[node->b].reached);
 }
 
-static void range_expr(const emitter *e, uint32_t expr) {
-    const tvm_expr *node = node_of(e, expr);
-    expr_fact *fact = &e->facts->exprs[expr];
+static void range_expr(const kernel_state *k, uint32_t expr) {
+    const tvm_expr *node = node_of(k, expr);
+    expr_fact *fact = &k->facts->exprs[expr];
     int64_t low, high;
     tvm_fact_type_range(node->type, &low, &high);
     bool is_u64 = tvm_fact_is_u64(node->type);
-    bool from_float = node->op == TVM_EXPR_CAST && !tvm_fact_is_integer(node_of(e, node->a)->type);
+    bool from_float = node->op == TVM_EXPR_CAST && !tvm_fact_is_integer(node_of(k, node->a)->type);
     fact->exact = false;
-    fact->reached = is_reached(e, node);
+    fact->reached = is_reached(k, node);
     if (fact->reached && tvm_fact_is_integer(node->type) && !from_float) {
-        range r = range_node(e, node);
+        range r = range_node(k, node);
         bool fits = lies_in_type(r, node->type);
         bool leaf_like = node->op != TVM_EXPR_ADD && node->op != TVM_EXPR_SUB && node->op != TVM_EXPR_MUL &&
                          node->op != TVM_EXPR_NEG && node->op != TVM_EXPR_SHL && node->op != TVM_EXPR_CAST;
@@ -362,11 +362,11 @@ static void range_expr(const emitter *e, uint32_t expr) {
             high = r.high;
         }
         fact->exact =
-            (!is_u64 || node->op == TVM_EXPR_INTEGER) && (fits || leaf_like) && operands_exact(e, node);
+            (!is_u64 || node->op == TVM_EXPR_INTEGER) && (fits || leaf_like) && operands_exact(k, node);
     }
-    if (e->facts->assumed_low[expr] > low) low = e->facts->assumed_low[expr];
-    if (e->facts->assumed_high[expr] < high) high = e->facts->assumed_high[expr];
-    uint64_t divisor = e->facts->assumed_divisor[expr];
+    if (k->facts->assumed_low[expr] > low) low = k->facts->assumed_low[expr];
+    if (k->facts->assumed_high[expr] < high) high = k->facts->assumed_high[expr];
+    uint64_t divisor = k->facts->assumed_divisor[expr];
     if (divisor > 1 && divisor <= INT32_MAX && high > 0) high -= high % (int64_t)divisor;
     if (low > high) low = high; /* contradicting assumptions: the kernel is never launched */
     fact->low = low;
@@ -374,12 +374,12 @@ static void range_expr(const emitter *e, uint32_t expr) {
 }
 
 /* A grid extent that is a product of factors that are not negative: none of them is 0. */
-static void range_grid_factors(const emitter *e) {
-    facts *f = e->facts;
+static void range_grid_factors(const kernel_state *k) {
+    facts *f = k->facts;
     for (unsigned axis = 0; axis < 3; axis++) {
-        uint32_t grid = e->kernel->grid[axis];
-        if (grid == TVM_NONE || node_of(e, grid)->op != TVM_EXPR_MUL) continue;
-        uint32_t a = node_of(e, grid)->a, b = node_of(e, grid)->b;
+        uint32_t grid = k->kernel->grid[axis];
+        if (grid == TVM_NONE || node_of(k, grid)->op != TVM_EXPR_MUL) continue;
+        uint32_t a = node_of(k, grid)->a, b = node_of(k, grid)->b;
         if (f->exprs[a].low < 0 || f->exprs[b].low < 0) continue;
         if (f->assumed_low[a] < 1) f->assumed_low[a] = 1;
         if (f->assumed_low[b] < 1) f->assumed_low[b] = 1;
@@ -395,9 +395,10 @@ typedef struct assigned {
 
 /* bounds[0] <= value < bounds[1], to which the emitted code sees: of the variable of a loop, whose steps are
  * positive, and of a value from memory. */
-static bool range_between(const emitter *e, const tvm_insn *insn, const tvm_operand bounds[2], range *out) {
-    const expr_fact *start = &e->facts->exprs[bounds[0].value], *end = &e->facts->exprs[bounds[1].value];
-    tvm_dtype type = e->kernel->slots[insn->result].dtype;
+static bool range_between(const kernel_state *k, const tvm_insn *insn, const tvm_operand bounds[2],
+                          range *out) {
+    const expr_fact *start = &k->facts->exprs[bounds[0].value], *end = &k->facts->exprs[bounds[1].value];
+    tvm_dtype type = k->kernel->slots[insn->result].dtype;
     if (!start->reached || !end->reached) return false;
     *out = type_range(type);
     if (tvm_fact_is_u64(type)) {
@@ -410,32 +411,32 @@ static bool range_between(const emitter *e, const tvm_insn *insn, const tvm_oper
 }
 
 /* What one instruction assigns; false: it is not reached. */
-static bool range_assigned(const emitter *e, const tvm_insn *insn, range *out) {
-    const facts *f = e->facts;
+static bool range_assigned(const kernel_state *k, const tvm_insn *insn, range *out) {
+    const facts *f = k->facts;
     if (tvm_insn_has(insn, TVM_TRAIT_VALUE)) {
-        uint32_t expr = tvm_operands(e->kernel, insn)[0].value;
+        uint32_t expr = tvm_operands(k->kernel, insn)[0].value;
         *out = range_of(f, expr);
         return f->exprs[expr].reached;
     }
     if (tvm_insn_has(insn, TVM_TRAIT_COUNTER))
-        return range_between(e, insn, tvm_operands(e->kernel, insn), out);
+        return range_between(k, insn, tvm_operands(k->kernel, insn), out);
     if (tvm_insn_class(insn) == TVM_CLASS_SECTION) {
-        const tvm_role role = tvm_role_of(e->kernel, insn);
+        const tvm_role role = tvm_role_of(k->kernel, insn);
         *out = (range){0, tvm_role_teams(&role) - 1, true};
         return true;
     }
-    const tvm_operand *interval = tvm_insn_interval(e->program, e->kernel, insn);
-    if (interval) return range_between(e, insn, interval, out);
-    *out = type_range(e->kernel->slots[insn->result].dtype);
+    const tvm_operand *interval = tvm_insn_interval(k->program, k->kernel, insn);
+    if (interval) return range_between(k, insn, interval, out);
+    *out = type_range(k->kernel->slots[insn->result].dtype);
     return true;
 }
 
-static void collect(const emitter *e, assigned *all) {
-    memset(all, 0, e->kernel->slot_count * sizeof *all);
-    for (uint32_t i = 0; i < e->kernel->insn_count; i++) {
-        const tvm_insn *insn = &e->kernel->insns[i];
+static void collect(const kernel_state *k, assigned *all) {
+    memset(all, 0, k->kernel->slot_count * sizeof *all);
+    for (uint32_t i = 0; i < k->kernel->insn_count; i++) {
+        const tvm_insn *insn = &k->kernel->insns[i];
         range r;
-        if (!tvm_fact_sets_scalar(e, insn) || !range_assigned(e, insn, &r)) continue;
+        if (!tvm_fact_sets_scalar(k, insn) || !range_assigned(k, insn, &r)) continue;
         assigned *to = &all[insn->result];
         to->range = to->any ? hull(to->range, r) : r;
         to->any = true;
@@ -453,14 +454,14 @@ static int compare_limits(const void *a, const void *b) {
     return x < y ? -1 : x > y;
 }
 
-static void find_limits(const emitter *e, limits *out) {
+static void find_limits(const kernel_state *k, limits *out) {
     out->count = 0;
-    for (uint32_t x = 0; x < e->kernel->expr_count && out->count + 6 <= LIMITS; x++) {
-        const tvm_expr *node = node_of(e, x);
+    for (uint32_t x = 0; x < k->kernel->expr_count && out->count + 6 <= LIMITS; x++) {
+        const tvm_expr *node = node_of(k, x);
         if (node->op < TVM_EXPR_LT || node->op > TVM_EXPR_NE) continue;
         const uint32_t sides[2] = {node->a, node->b};
         for (unsigned i = 0; i < 2; i++) {
-            range r = range_of(e->facts, sides[i]);
+            range r = range_of(k->facts, sides[i]);
             if (!is_literal(r) || r.low <= INT32_MIN || r.low >= INT32_MAX) continue;
             for (int64_t by = -1; by <= 1; by++) out->at[out->count++] = r.low + by;
         }
@@ -482,16 +483,16 @@ static void widen(const limits *to, range before, range *r, range all) {
 }
 
 /* Lets the slots' ranges grow by what is assigned; false: all of it was inside. */
-static bool grow_slots(const emitter *e, const assigned *all, const limits *to, bool wide) {
+static bool grow_slots(const kernel_state *k, const assigned *all, const limits *to, bool wide) {
     bool grown = false;
-    for (uint32_t s = e->kernel->param_count; s < e->kernel->slot_count; s++) {
-        slot_fact *slot = &e->facts->slots[s];
+    for (uint32_t s = k->kernel->param_count; s < k->kernel->slot_count; s++) {
+        slot_fact *slot = &k->facts->slots[s];
         range before = {slot->low, slot->high, true}, r = all[s].range;
         if (!all[s].any) continue;
         if (slot->reached && r.low >= before.low && r.high <= before.high) continue;
         if (slot->reached) {
             r = hull(before, r);
-            if (wide) widen(to, before, &r, type_range(e->kernel->slots[s].dtype));
+            if (wide) widen(to, before, &r, type_range(k->kernel->slots[s].dtype));
         }
         slot->low = r.low;
         slot->high = r.high;
@@ -501,9 +502,9 @@ static bool grow_slots(const emitter *e, const assigned *all, const limits *to, 
     return grown;
 }
 
-static void shrink_slots(const emitter *e, const assigned *all) {
-    for (uint32_t s = e->kernel->param_count; s < e->kernel->slot_count; s++) {
-        slot_fact *slot = &e->facts->slots[s];
+static void shrink_slots(const kernel_state *k, const assigned *all) {
+    for (uint32_t s = k->kernel->param_count; s < k->kernel->slot_count; s++) {
+        slot_fact *slot = &k->facts->slots[s];
         range r = common((range){slot->low, slot->high, true}, all[s].range);
         if (!all[s].any || is_empty(r)) continue;
         slot->low = r.low;
@@ -511,52 +512,52 @@ static void shrink_slots(const emitter *e, const assigned *all) {
     }
 }
 
-static void set_slots(const emitter *e, bool reached) {
-    for (uint32_t s = 0; s < e->kernel->slot_count; s++) {
-        slot_fact *slot = &e->facts->slots[s];
+static void set_slots(const kernel_state *k, bool reached) {
+    for (uint32_t s = 0; s < k->kernel->slot_count; s++) {
+        slot_fact *slot = &k->facts->slots[s];
         if (slot->reached) continue;
-        tvm_fact_type_range(e->kernel->slots[s].dtype, &slot->low, &slot->high);
-        slot->reached = reached || s < e->kernel->param_count;
+        tvm_fact_type_range(k->kernel->slots[s].dtype, &slot->low, &slot->high);
+        slot->reached = reached || s < k->kernel->param_count;
     }
 }
 
-static void range_exprs(const emitter *e) {
-    for (uint32_t x = 0; x < e->kernel->expr_count; x++) range_expr(e, x);
+static void range_exprs(const kernel_state *k) {
+    for (uint32_t x = 0; x < k->kernel->expr_count; x++) range_expr(k, x);
 }
 
 /* Ranges that every assignment keeps inside of: what is found when nothing grows any more is true by
  * induction over the steps of a run. */
-static void grow(const emitter *e, assigned *all) {
+static void grow(const kernel_state *k, assigned *all) {
     limits to;
     bool grown = true;
-    set_slots(e, false);
+    set_slots(k, false);
     for (unsigned pass = 0; grown && pass < GROWING_PASSES; pass++) {
-        range_exprs(e);
-        if (pass == WIDEN_AFTER) find_limits(e, &to);
-        collect(e, all);
-        grown = grow_slots(e, all, &to, pass >= WIDEN_AFTER);
+        range_exprs(k);
+        if (pass == WIDEN_AFTER) find_limits(k, &to);
+        collect(k, all);
+        grown = grow_slots(k, all, &to, pass >= WIDEN_AFTER);
     }
-    for (uint32_t s = e->kernel->param_count; grown && s < e->kernel->slot_count; s++)
-        e->facts->slots[s].reached = false;
-    set_slots(e, true); /* all, or those that are never assigned */
-    for (uint32_t x = 0; x < e->kernel->expr_count; x++)
-        e->facts->exprs[x].exact = false; /* what it was of less */
+    for (uint32_t s = k->kernel->param_count; grown && s < k->kernel->slot_count; s++)
+        k->facts->slots[s].reached = false;
+    set_slots(k, true); /* all, or those that are never assigned */
+    for (uint32_t x = 0; x < k->kernel->expr_count; x++)
+        k->facts->exprs[x].exact = false; /* what it was of less */
 }
 
-void tvm_find_ranges(const emitter *e) {
-    assigned *all = calloc(e->kernel->slot_count + (size_t)1, sizeof *all);
+void tvm_find_ranges(const kernel_state *k) {
+    assigned *all = calloc(k->kernel->slot_count + (size_t)1, sizeof *all);
     if (!all) { /* then all that is known is the types */
-        set_slots(e, true);
-        range_exprs(e);
+        set_slots(k, true);
+        range_exprs(k);
         return;
     }
-    grow(e, all);
+    grow(k, all);
     for (int pass = 0; pass < SHRINKING_PASSES; pass++) {
-        range_exprs(e);
-        collect(e, all);
-        shrink_slots(e, all);
-        range_grid_factors(e);
+        range_exprs(k);
+        collect(k, all);
+        shrink_slots(k, all);
+        range_grid_factors(k);
     }
-    range_exprs(e);
+    range_exprs(k);
     free(all);
 }

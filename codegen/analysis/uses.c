@@ -23,14 +23,14 @@ static void note_readers(const tvm_ir_kernel *kernel, slot_uses *uses) {
     }
 }
 
-tvm_status tvm_slot_uses_make(emitter *e) {
-    const tvm_ir_kernel *kernel = e->kernel;
+tvm_status tvm_slot_uses_make(kernel_state *k) {
+    const tvm_ir_kernel *kernel = k->kernel;
     slot_uses *uses = calloc(1, sizeof *uses);
-    e->uses = uses;
-    if (!uses) return tvm_diag_no_memory(e->diags);
+    k->uses = uses;
+    if (!uses) return tvm_diag_no_memory(k->diags);
     uses->slots = calloc(kernel->slot_count + (size_t)1, sizeof *uses->slots);
     uses->readers = calloc(kernel->operand_count + (size_t)1, sizeof *uses->readers);
-    if (!uses->slots || !uses->readers) return tvm_diag_no_memory(e->diags);
+    if (!uses->slots || !uses->readers) return tvm_diag_no_memory(k->diags);
     note_readers(kernel, uses);
     for (uint32_t i = 0; i < kernel->insn_count; i++) {
         uint32_t result = kernel->insns[i].result;
@@ -41,61 +41,61 @@ tvm_status tvm_slot_uses_make(emitter *e) {
     return TVM_OK;
 }
 
-void tvm_slot_uses_free(emitter *e) {
-    if (!e->uses) return;
-    free(e->uses->slots);
-    free(e->uses->readers);
-    free(e->uses);
-    e->uses = NULL;
+void tvm_slot_uses_free(kernel_state *k) {
+    if (!k->uses) return;
+    free(k->uses->slots);
+    free(k->uses->readers);
+    free(k->uses);
+    k->uses = NULL;
 }
 
-const tvm_insn *tvm_slot_definition(const emitter *e, uint32_t slot) {
-    const slot_use *use = &e->uses->slots[slot];
-    return use->assigned == 1 ? &e->kernel->insns[use->definition] : NULL;
+const tvm_insn *tvm_slot_definition(const kernel_state *k, uint32_t slot) {
+    const slot_use *use = &k->uses->slots[slot];
+    return use->assigned == 1 ? &k->kernel->insns[use->definition] : NULL;
 }
 
-const tvm_insn *tvm_slot_reader(const emitter *e, uint32_t slot, uint32_t i) {
-    return &e->kernel->insns[e->uses->readers[e->uses->slots[slot].first + i]];
+const tvm_insn *tvm_slot_reader(const kernel_state *k, uint32_t slot, uint32_t i) {
+    return &k->kernel->insns[k->uses->readers[k->uses->slots[slot].first + i]];
 }
 
-bool tvm_feeds_arithmetic(const emitter *e, uint32_t slot) {
-    const slot_use *use = &e->uses->slots[slot];
+bool tvm_feeds_arithmetic(const kernel_state *k, uint32_t slot) {
+    const slot_use *use = &k->uses->slots[slot];
     for (uint32_t i = 0; i < use->count; i++) {
-        const tvm_op_info *row = tvm_op(tvm_slot_reader(e, slot, i)->op);
+        const tvm_op_info *row = tvm_op(tvm_slot_reader(k, slot, i)->op);
         if (!(row->traits & TVM_TRAIT_OWN_NAN)) return false;
     }
     return use->count > 0;
 }
 
-bool tvm_slot_is_zero(const emitter *e, uint32_t slot) {
-    const tvm_insn *insn = tvm_slot_definition(e, slot);
+bool tvm_slot_is_zero(const kernel_state *k, uint32_t slot) {
+    const tvm_insn *insn = tvm_slot_definition(k, slot);
     if (!insn || insn->op != TVM_OP_ALLOC_REGISTER || insn->count < 1) return false;
-    const tvm_operand *init = &tvm_operands(e->kernel, insn)[insn->count - 1];
+    const tvm_operand *init = &tvm_operands(k->kernel, insn)[insn->count - 1];
     if (init->kind == TVM_OPERAND_NONE) return true;
-    const tvm_expr *node = init->kind == TVM_OPERAND_EXPR ? &e->kernel->exprs[init->value] : NULL;
+    const tvm_expr *node = init->kind == TVM_OPERAND_EXPR ? &k->kernel->exprs[init->value] : NULL;
     return node && ((node->op == TVM_EXPR_FLOAT && node->value.f == 0) ||
                     (node->op == TVM_EXPR_INTEGER && node->value.i == 0));
 }
 
 /* A constant of the text, as an operand; -1 where it is none, or negative. */
-static int64_t literal_of(const emitter *e, const tvm_operand *operand) {
-    const tvm_expr *node = operand->kind == TVM_OPERAND_EXPR ? &e->kernel->exprs[operand->value] : NULL;
+static int64_t literal_of(const kernel_state *k, const tvm_operand *operand) {
+    const tvm_expr *node = operand->kind == TVM_OPERAND_EXPR ? &k->kernel->exprs[operand->value] : NULL;
     return node && node->op == TVM_EXPR_INTEGER && node->value.i >= 0 ? node->value.i : -1;
 }
 
-bool tvm_slot_elements_at_most(const emitter *e, uint32_t slot, int64_t most) {
-    tvm_dtype type = tvm_slot_dtype(e, slot);
+bool tvm_slot_elements_at_most(const kernel_state *k, uint32_t slot, int64_t most) {
+    tvm_dtype type = tvm_slot_dtype(k, slot);
     if (type.kind == TVM_KIND_UINT && type.bits < 32 && most >= (INT64_C(1) << type.bits) - 1) return true;
-    const tvm_insn *insn = tvm_slot_definition(e, slot);
+    const tvm_insn *insn = tvm_slot_definition(k, slot);
     if (!insn || type.bits < 32) return false;
-    const tvm_operand *operands = tvm_operands(e->kernel, insn);
+    const tvm_operand *operands = tvm_operands(k->kernel, insn);
     if (insn->op == TVM_OP_CAST) {
         /* of a narrower type, so that no value is another one of the result's */
-        return tvm_slot_dtype(e, operands[0].value).bits < 32 &&
-               tvm_slot_elements_at_most(e, operands[0].value, most);
+        return tvm_slot_dtype(k, operands[0].value).bits < 32 &&
+               tvm_slot_elements_at_most(k, operands[0].value, most);
     }
     for (unsigned i = 0; insn->op == TVM_OP_AND && i < 2; i++) {
-        int64_t mask = literal_of(e, &operands[i]);
+        int64_t mask = literal_of(k, &operands[i]);
         if (mask >= 0 && mask <= most) return true;
     }
     return false;

@@ -2,7 +2,7 @@
 #ifndef TVM_CODEGEN_USES_H
 #define TVM_CODEGEN_USES_H
 
-#include "emit.h"
+#include "kernel_state.h"
 
 typedef struct slot_use {
     uint32_t assigned;     /* instructions that have it as result */
@@ -13,19 +13,19 @@ typedef struct slot_uses {
     slot_use *slots;
     uint32_t *readers; /* instructions */
 } slot_uses;
-tvm_status tvm_slot_uses_make(emitter *e);
-void tvm_slot_uses_free(emitter *e);
+tvm_status tvm_slot_uses_make(kernel_state *k);
+void tvm_slot_uses_free(kernel_state *k);
 
 /* The only instruction that assigns a slot, or NULL. */
-const tvm_insn *tvm_slot_definition(const emitter *e, uint32_t slot);
+const tvm_insn *tvm_slot_definition(const kernel_state *k, uint32_t slot);
 /* Reader i < uses->slots[slot].count. */
-const tvm_insn *tvm_slot_reader(const emitter *e, uint32_t slot, uint32_t i);
+const tvm_insn *tvm_slot_reader(const kernel_state *k, uint32_t slot, uint32_t i);
 /* Is the register tensor zero wherever it is read? */
-bool tvm_slot_is_zero(const emitter *e, uint32_t slot);
+bool tvm_slot_is_zero(const kernel_state *k, uint32_t slot);
 /* Proof that the elements of an integer register tensor are from 0 to `most`, wherever it is read: their type
  * has no others, or they are cast from such elements or masked. */
-bool tvm_slot_elements_at_most(const emitter *e, uint32_t slot, int64_t most);
+bool tvm_slot_elements_at_most(const kernel_state *k, uint32_t slot, int64_t most);
 /* Do only instructions read the slot that give a NaN of their own for any NaN? */
-bool tvm_feeds_arithmetic(const emitter *e, uint32_t slot);
+bool tvm_feeds_arithmetic(const kernel_state *k, uint32_t slot);
 
 #endif

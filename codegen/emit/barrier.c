@@ -1,5 +1,15 @@
 #include "barrier.h"
 
+#include "wgmma_impl.h"
+
+/* wgmma reads shared memory through the asynchronous proxy, and TMA writes it so (PTX ISA,
+ * "Proxies"). */
+void tvm_emit_proxy_fence(emitter *e) {
+    if (!e->k->wgmma->used && !e->k->bulk.by_engine) return;
+    bool unfenced = e->k->bulk.by_threads || e->k->bulk.unfenced[e->k->insn - e->k->kernel->insns];
+    if (unfenced) tvm_emit(e, "fence.proxy.async.shared::cta;");
+}
+
 void tvm_emit_barrier(emitter *e) {
     tvm_emit_proxy_fence(e);
     tvm_emit_thread_barrier(e);
@@ -7,7 +17,7 @@ void tvm_emit_barrier(emitter *e) {
 
 void tvm_emit_thread_barrier(emitter *e) {
     e->scratch_read = 0;
-    if (e->team.warps == e->kernel->warps)
+    if (e->team.warps == e->k->kernel->warps)
         tvm_emit(e, "bar.sync %u;", e->barrier);
     else if (e->teams > 1)
         tvm_emit(e, "bar.sync %s, %u;",

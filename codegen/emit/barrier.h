@@ -12,7 +12,5 @@ void tvm_emit_barrier(emitter *e);
 void tvm_emit_thread_barrier(emitter *e);
 /* Before an arrival, in every thread: what it wrote to shared memory is for wgmma, too. */
 void tvm_emit_proxy_fence(emitter *e);
-/* Finds where that is needed; after e->bulk. */
-tvm_status tvm_proxy_plan(emitter *e);
 
 #endif

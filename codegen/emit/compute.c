@@ -23,15 +23,11 @@ tvm_status tvm_select_candidate(emitter *e, const candidate *candidates, size_t 
         used = n < 0 || (size_t)n >= sizeof refused - used ? sizeof refused - 1 : used + (size_t)n;
     }
     size_t before = e->body.size;
-    if (!candidates[chosen].emit(e, work)) return tvm_diag_no_memory(e->diags);
+    if (!candidates[chosen].emit(e, work)) return tvm_diag_no_memory(e->k->diags);
     char name[80];
     snprintf(name, sizeof name, "%s%s%s", candidates[chosen].name, detail ? " " : "", detail ? detail : "");
     tvm_explain(e, name, 0, tvm_body_lines(e, before), -1, refused);
     return TVM_OK;
-}
-
-bool tvm_is_half(tvm_dtype type) {
-    return type.kind == TVM_KIND_FLOAT && type.bits == 16;
 }
 
 reg tvm_new_element(emitter *e, tvm_dtype type) {

@@ -29,8 +29,6 @@ const char *tvm_element_suffix(tvm_dtype type);
  * not computed in a register of their own here, but give "f32". */
 const char *tvm_arithmetic_suffix(tvm_dtype type);
 
-bool tvm_is_half(tvm_dtype type); /* f16 or bf16 */
-
 /* Two 16-bit registers as the halves of a word. */
 reg tvm_pack_pair(emitter *e, reg low, reg high);
 /* An f16 or bf16 register as f32, exact but for the payload of a NaN; and back, rounded to nearest even. */

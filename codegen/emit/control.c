@@ -5,42 +5,12 @@
 #include <string.h>
 
 #include "analysis.h"
-#include "caches.h"
-#include "cluster.h"
-#include "copy.h"
+#include "hoist.h"
+#include "kernel.h"
+#include "emit_drain.h"
 #include "emit.h"
 #include "scratch.h"
-#include "wgmma.h"
-
-/* Instructions that the copies of one loop's body may make. */
-enum { UNROLLED_MAX = 1 << 14 };
-
-void tvm_control_plan(emitter *e) {
-    const tvm_ir_kernel *kernel = e->kernel;
-    uint32_t openers[TVM_MAX_DEPTH + 1];
-    uint64_t weights[TVM_MAX_DEPTH + 2] = {0};
-    unsigned depth = 0;
-    for (uint32_t i = 0; i < kernel->insn_count; i++) {
-        const tvm_insn *insn = &kernel->insns[i];
-        weights[depth]++;
-        tvm_op_class class = tvm_insn_class(insn);
-        if (tvm_class_opens(class) && depth < TVM_MAX_DEPTH) {
-            openers[depth++] = i;
-            weights[depth] = 0;
-        } else if (class == TVM_CLASS_END && depth > 0) {
-            uint32_t opener = openers[depth - 1];
-            uint64_t weight = weights[depth], copies = 1;
-            if (tvm_insn_has(&kernel->insns[opener], TVM_TRAIT_COUNTER)) {
-                copies = tvm_operands(kernel, &kernel->insns[opener])[3].value;
-                if (weight * copies > UNROLLED_MAX) copies = UNROLLED_MAX / weight;
-                if (copies < 1) copies = 1;
-            }
-            e->caches->unroll[opener] = (uint32_t)copies;
-            e->caches->weight[opener] = (uint32_t)weight;
-            weights[--depth] += weight * copies;
-        }
-    }
-}
+#include "wgmma_wait.h"
 
 static const char *move_type(tvm_dtype type) {
     if (type.kind == TVM_KIND_FLOAT) return type.bits == 64 ? "f64" : "f32";
@@ -48,16 +18,16 @@ static const char *move_type(tvm_dtype type) {
 }
 
 tvm_status tvm_emit_LET(emitter *e, const tvm_insn *insn) {
-    uint32_t expr = tvm_operands(e->kernel, insn)[0].value;
+    uint32_t expr = tvm_operands(e->k->kernel, insn)[0].value;
     int64_t value;
-    bool known = tvm_fact_constant(e, expr, &value);
+    bool known = tvm_fact_constant(e->k, expr, &value);
     reg r = tvm_emit_expr(e, expr);
-    tvm_emit(e, "mov.%s %s, %s;", move_type(tvm_slot_dtype(e, insn->result)), e->slots[insn->result].reg,
+    tvm_emit(e, "mov.%s %s, %s;", move_type(tvm_slot_dtype(e->k, insn->result)), e->slots[insn->result].reg,
              r.name);
     if (known)
-        tvm_fact_set_constant(e, insn->result, value);
+        tvm_fact_set_constant(e->k, insn->result, value);
     else
-        tvm_fact_forget(e, insn->result);
+        tvm_fact_forget(e->k, insn->result);
     return TVM_OK;
 }
 
@@ -71,7 +41,7 @@ static loop_frame *enter_loop(emitter *e, uint32_t insn) {
 
 static bool body_jumps(const emitter *e, uint32_t loop, uint32_t end) {
     for (uint32_t i = loop + 1; i < end; i++) {
-        const tvm_insn *insn = &e->kernel->insns[i];
+        const tvm_insn *insn = &e->k->kernel->insns[i];
         if (tvm_insn_class(insn) == TVM_CLASS_JUMP && insn->match == loop) return true;
     }
     return false;
@@ -93,8 +63,8 @@ typedef struct for_loop {
 static bool known_turns(const emitter *e, const for_loop *loop, int64_t *start, int64_t *step,
                         uint64_t *turns) {
     int64_t end;
-    if (!tvm_fact_constant(e, loop->start, start) || !tvm_fact_constant(e, loop->end, &end) ||
-        !tvm_fact_constant(e, loop->step, step) || *step <= 0 || loop->type.kind != TVM_KIND_INT)
+    if (!tvm_fact_constant(e->k, loop->start, start) || !tvm_fact_constant(e->k, loop->end, &end) ||
+        !tvm_fact_constant(e->k, loop->step, step) || *step <= 0 || loop->type.kind != TVM_KIND_INT)
         return false;
     if (end <= *start) {
         *turns = 0;
@@ -113,7 +83,7 @@ static tvm_status emit_unrolled(emitter *e, const for_loop *loop, int64_t start,
     for (uint64_t i = 0; i < turns; i++) {
         int64_t value = start + (int64_t)i * step;
         tvm_emit(e, "mov.%s %s, %" PRId64 ";", move_type(loop->type), e->slots[loop->var].reg, value);
-        tvm_fact_set_constant(e, loop->var, value);
+        tvm_fact_set_constant(e->k, loop->var, value);
         frame->continue_label = tvm_new_label(e);
         tvm_status status = tvm_emit_range(e, loop->insn + 1, loop->end_insn);
         if (status != TVM_OK) return status;
@@ -121,12 +91,12 @@ static tvm_status emit_unrolled(emitter *e, const for_loop *loop, int64_t start,
         tvm_text_add(&e->body, "$L%u:\n", frame->continue_label);
         tvm_waits_meet(e, &frame->at_continue);
         tvm_scratch_join(e);
-        tvm_fact_forget_assigned(e, loop->insn + 1, loop->end_insn);
+        tvm_fact_forget_assigned(e->k, loop->insn + 1, loop->end_insn);
     }
     if (jumps) tvm_text_add(&e->body, "$L%u:\n", frame->break_label);
     if (jumps) tvm_scratch_join(e);
     tvm_waits_meet(e, &frame->at_break);
-    tvm_fact_forget(e, loop->var);
+    tvm_fact_forget(e->k, loop->var);
     tvm_leave_loop(e);
     return TVM_OK;
 }
@@ -169,7 +139,7 @@ static tvm_status emit_counted(emitter *e, const for_loop *loop) {
     tvm_text_add(&e->body, "$L%u:\n", head);
     tvm_waits_at_head(e, loop->insn);
     tvm_scratch_join(e);
-    tvm_fact_forget_assigned(e, loop->insn, loop->end_insn);
+    tvm_fact_forget_assigned(e->k, loop->insn, loop->end_insn);
     for (uint32_t i = 0; i < loop->copies; i++) {
         frame->continue_label = tvm_new_label(e);
         tvm_status status = tvm_emit_range(e, loop->insn + 1, loop->end_insn);
@@ -179,7 +149,7 @@ static tvm_status emit_counted(emitter *e, const for_loop *loop) {
         if (jumps) tvm_scratch_join(e);
         if (i + 1 == loop->copies) tvm_waits_before_head(e, loop->insn);
         note_break(e, frame);
-        tvm_fact_forget_assigned(e, loop->insn, loop->end_insn);
+        tvm_fact_forget_assigned(e->k, loop->insn, loop->end_insn);
         if (i + 1 == loop->copies)
             emit_advance(e, loop, head, leave);
         else if (loop->is_multiple)
@@ -197,7 +167,7 @@ static tvm_status emit_counted(emitter *e, const for_loop *loop) {
 /* A register that later assignments leave alone. */
 static reg keep_value(emitter *e, uint32_t expr, tvm_dtype type) {
     reg value = tvm_emit_expr(e, expr);
-    if (tvm_fact_stable(e, expr)) return value;
+    if (tvm_fact_stable(e->k, expr)) return value;
     reg copy = type.bits == 64 ? tvm_new_rd(e) : tvm_new_r(e);
     tvm_emit(e, "mov.%s %s, %s;", move_type(type), copy.name, value.name);
     return copy;
@@ -207,15 +177,15 @@ static void plan_loop(emitter *e, for_loop *loop) {
     bool is_wide = loop->type.bits == 64, is_signed = loop->type.kind == TVM_KIND_INT;
     loop->signed_type = is_signed ? (is_wide ? "s64" : "s32") : (is_wide ? "u64" : "u32");
     loop->unsigned_type = is_wide ? "u64" : "u32";
-    loop->copies = e->caches->unroll[loop->insn];
-    uint64_t weight = (uint64_t)e->caches->weight[loop->insn] * loop->copies;
-    if (loop->copies < 1 || weight + e->kernel->insn_count > e->insn_budget) loop->copies = 1;
+    loop->copies = e->k->loops[loop->insn].copies;
+    uint64_t weight = (uint64_t)e->k->loops[loop->insn].weight * loop->copies;
+    if (loop->copies < 1 || weight + e->k->kernel->insn_count > e->insn_budget) loop->copies = 1;
     int64_t step, high = is_wide ? INT64_MAX : is_signed ? INT32_MAX : UINT32_MAX;
-    const expr_fact *start = &e->facts->exprs[loop->start], *end = &e->facts->exprs[loop->end];
-    if (!tvm_fact_constant(e, loop->step, &step) || step <= 0) return;
+    const expr_fact *start = &e->k->facts->exprs[loop->start], *end = &e->k->facts->exprs[loop->end];
+    if (!tvm_fact_constant(e->k, loop->step, &step) || step <= 0) return;
     /* Facts of u64 beyond INT64_MAX are not in the order of the loop. */
     if (is_wide && !is_signed && (start->low < 0 || end->low < 0)) return;
-    uint64_t divisor = tvm_fact_gcd(tvm_fact_divisor(e, loop->start), tvm_fact_divisor(e, loop->end));
+    uint64_t divisor = tvm_fact_gcd(tvm_fact_divisor(e->k, loop->start), tvm_fact_divisor(e->k, loop->end));
     loop->reaches_end = divisor % (uint64_t)step == 0 || end->high <= high - step;
     loop->is_multiple = step <= UINT32_MAX && divisor % ((uint64_t)step * loop->copies) == 0;
 }
@@ -223,7 +193,7 @@ static void plan_loop(emitter *e, for_loop *loop) {
 /* What is found of the loop's variable builds on it: see range_between. */
 static void guard_step(emitter *e, const for_loop *loop) {
     reg p;
-    if (tvm_fact_positive(e, loop->step)) return;
+    if (tvm_fact_positive(e->k, loop->step)) return;
     p = tvm_new_pred(e);
     tvm_emit(e, "setp.%s.%s %s, %s, 0;", loop->type.kind == TVM_KIND_INT ? "le" : "eq", loop->signed_type,
              p.name, loop->step_reg.name);
@@ -231,14 +201,14 @@ static void guard_step(emitter *e, const for_loop *loop) {
 }
 
 tvm_status tvm_emit_FOR(emitter *e, const tvm_insn *insn) {
-    const tvm_operand *operands = tvm_operands(e->kernel, insn);
-    for_loop loop = {.insn = (uint32_t)(insn - e->kernel->insns),
+    const tvm_operand *operands = tvm_operands(e->k->kernel, insn);
+    for_loop loop = {.insn = (uint32_t)(insn - e->k->kernel->insns),
                      .end_insn = insn->match,
                      .var = insn->result,
                      .start = operands[0].value,
                      .end = operands[1].value,
                      .step = operands[2].value,
-                     .type = tvm_slot_dtype(e, insn->result)};
+                     .type = tvm_slot_dtype(e->k, insn->result)};
     plan_loop(e, &loop);
     int64_t start, step;
     uint64_t turns;
@@ -258,25 +228,26 @@ tvm_status tvm_emit_FOR(emitter *e, const tvm_insn *insn) {
 }
 
 tvm_status tvm_emit_WHILE(emitter *e, const tvm_insn *insn) {
-    uint32_t number = (uint32_t)(insn - e->kernel->insns), test = tvm_operands(e->kernel, insn)[0].value;
+    uint32_t number = (uint32_t)(insn - e->k->kernel->insns),
+             test = tvm_operands(e->k->kernel, insn)[0].value;
     loop_frame *frame = enter_loop(e, number);
     frame->continue_label = tvm_new_label(e);
-    tvm_fact_forget_assigned(e, number + 1, insn->match);
+    tvm_fact_forget_assigned(e->k, number + 1, insn->match);
     tvm_text_add(&e->body, "$L%u:\n", frame->continue_label);
     tvm_waits_at_head(e, number);
     tvm_scratch_join(e);
     reg p = tvm_emit_condition(e, test);
     tvm_emit(e, "@!%s bra.uni $L%u;", p.name, frame->break_label);
     note_break(e, frame);
-    unsigned mark = tvm_fact_enter(e, test, true, number + 1, insn->match);
+    unsigned mark = tvm_fact_enter(e->k, test, true, number + 1, insn->match);
     tvm_status status = tvm_emit_range(e, number + 1, insn->match);
-    tvm_fact_leave(e, mark);
+    tvm_fact_leave(e->k, mark);
     tvm_waits_before_head(e, number);
     tvm_emit(e, "bra.uni $L%u;", frame->continue_label);
     tvm_text_add(&e->body, "$L%u:\n", frame->break_label);
     tvm_waits_enter(e, frame->at_break);
     tvm_scratch_join(e);
-    tvm_fact_forget_assigned(e, number + 1, insn->match);
+    tvm_fact_forget_assigned(e->k, number + 1, insn->match);
     tvm_leave_loop(e);
     e->position = insn->match + 1;
     return status;
@@ -285,7 +256,7 @@ tvm_status tvm_emit_WHILE(emitter *e, const tvm_insn *insn) {
 /* What follows in the body is not reached. */
 tvm_status tvm_emit_BREAK(emitter *e, const tvm_insn *insn) {
     (void)insn;
-    loop_frame *frame = &e->caches->loops[e->caches->loop_count - 1];
+    loop_frame *frame = &e->hoist->loops[e->hoist->loop_count - 1];
     note_break(e, frame);
     tvm_emit(e, "bra.uni $L%u;", frame->break_label);
     tvm_waits_enter(e, (wait_set){{0}});
@@ -294,8 +265,8 @@ tvm_status tvm_emit_BREAK(emitter *e, const tvm_insn *insn) {
 
 /* The label is the head of a while. */
 tvm_status tvm_emit_CONTINUE(emitter *e, const tvm_insn *insn) {
-    loop_frame *frame = &e->caches->loops[e->caches->loop_count - 1];
-    if (e->kernel->insns[insn->match].op == TVM_OP_WHILE) tvm_waits_before_head(e, insn->match);
+    loop_frame *frame = &e->hoist->loops[e->hoist->loop_count - 1];
+    if (e->k->kernel->insns[insn->match].op == TVM_OP_WHILE) tvm_waits_before_head(e, insn->match);
     wait_set now = tvm_waits_enter(e, (wait_set){{0}});
     tvm_waits_add(&frame->at_continue, &now);
     tvm_emit(e, "bra.uni $L%u;", frame->continue_label);
@@ -305,27 +276,28 @@ tvm_status tvm_emit_CONTINUE(emitter *e, const tvm_insn *insn) {
 /* ---- if ---- */
 
 static tvm_status emit_part(emitter *e, uint32_t test, bool holds, uint32_t first, uint32_t last) {
-    unsigned mark = tvm_fact_enter(e, test, holds, first, last);
+    unsigned mark = tvm_fact_enter(e->k, test, holds, first, last);
     tvm_status status = tvm_emit_range(e, first, last);
-    tvm_fact_leave(e, mark);
+    tvm_fact_leave(e->k, mark);
     return status;
 }
 
 /* What a loop does not change is tested before it. */
 static reg emit_test(emitter *e, uint32_t test) {
-    if (!tvm_loop_invariant(e, test) || tvm_fact_stable(e, test)) return tvm_emit_condition(e, test);
+    if (!tvm_loop_invariant(e, test) || tvm_fact_stable(e->k, test)) return tvm_emit_condition(e, test);
     reg p = tvm_new_pred(e);
     tvm_emit(e, "setp.ne.b32 %s, %s, 0;", p.name, tvm_hoist_kept(e, 'r', tvm_hoist_expr(e, test)).name);
     return p;
 }
 
 tvm_status tvm_emit_IF(emitter *e, const tvm_insn *insn) {
-    uint32_t number = (uint32_t)(insn - e->kernel->insns), test = tvm_operands(e->kernel, insn)[0].value;
-    bool has_else = e->kernel->insns[insn->match].op == TVM_OP_ELSE;
-    uint32_t end = has_else ? e->kernel->insns[insn->match].match : insn->match;
+    uint32_t number = (uint32_t)(insn - e->k->kernel->insns),
+             test = tvm_operands(e->k->kernel, insn)[0].value;
+    bool has_else = e->k->kernel->insns[insn->match].op == TVM_OP_ELSE;
+    uint32_t end = has_else ? e->k->kernel->insns[insn->match].match : insn->match;
     int64_t value;
     tvm_status status;
-    if (tvm_fact_constant(e, test, &value)) {
+    if (tvm_fact_constant(e->k, test, &value)) {
         status = value      ? tvm_emit_range(e, number + 1, insn->match)
                  : has_else ? tvm_emit_range(e, insn->match + 1, end)
                             : TVM_OK;
@@ -337,14 +309,14 @@ tvm_status tvm_emit_IF(emitter *e, const tvm_insn *insn) {
     tvm_emit(e, "@!%s bra.uni $L%u;", p.name, else_label);
     wait_set before = tvm_waits(e);
     status = emit_part(e, test, true, number + 1, insn->match);
-    tvm_fact_forget_assigned(e, number + 1, insn->match);
+    tvm_fact_forget_assigned(e->k, number + 1, insn->match);
     if (has_else && status == TVM_OK) {
         tvm_emit(e, "bra.uni $L%u;", end_label);
         tvm_text_add(&e->body, "$L%u:\n", else_label);
         before = tvm_waits_enter(e, before);
         tvm_scratch_join(e);
         status = emit_part(e, test, false, insn->match + 1, end);
-        tvm_fact_forget_assigned(e, insn->match + 1, end);
+        tvm_fact_forget_assigned(e->k, insn->match + 1, end);
     }
     tvm_waits_meet(e, &before);
     tvm_scratch_join(e);

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "caches.h"
 #include "emit.h"
 #include "groups.h"
 #include "module.h"
@@ -92,33 +91,11 @@ reg tvm_hidden_word(emitter *e, uint32_t word) {
 void tvm_hide_constants(emitter *e, uint32_t slot) {
     reg zero = unknown_zero(e);
     uint32_t count =
-        tvm_tensor_words(tvm_layout_locals(tvm_slot_layout(e, slot)), tvm_slot_dtype(e, slot).bits);
+        tvm_tensor_words(tvm_layout_locals(tvm_slot_layout(e->k, slot)), tvm_slot_dtype(e->k, slot).bits);
     for (uint32_t i = 0; i < count; i++) {
         reg word = tvm_slot_word(e, slot, i);
         tvm_emit(e, "or.b32 %s, %s, %s;", word.name, word.name, zero.name);
     }
-}
-
-static const temporary *temporary_of(const emitter *e, uint32_t slot) {
-    return slot < e->kernel->slot_count ? NULL : &e->temporaries[slot - e->kernel->slot_count];
-}
-
-const tvm_layout *tvm_slot_layout(const emitter *e, uint32_t slot) {
-    const temporary *t = temporary_of(e, slot);
-    return t ? &t->layout : &e->program->layouts[e->kernel->slots[slot].layout];
-}
-
-const tvm_shared_layout *tvm_slot_shared_layout(const emitter *e, uint32_t slot) {
-    return &e->program->shared_layouts[e->kernel->slots[slot].layout];
-}
-
-tvm_dtype tvm_slot_dtype(const emitter *e, uint32_t slot) {
-    const temporary *t = temporary_of(e, slot);
-    return t ? t->dtype : e->kernel->slots[slot].dtype;
-}
-
-tvm_packing tvm_slot_packing(const emitter *e, uint32_t slot) {
-    return temporary_of(e, slot) ? TVM_PACKING_LINEAR : (tvm_packing)e->kernel->slots[slot].packing;
 }
 
 /* ---- elements out of words ---- */
@@ -148,9 +125,9 @@ static reg read_narrow(emitter *e, uint32_t slot, uint64_t bit, unsigned bits, b
  * sign-extended that is -1 for what should be 0, and 0 for -1. */
 static reg read_packed(emitter *e, uint32_t slot, uint32_t local, bool sign) {
     tvm_packing_run runs[TVM_PACKING_RUNS];
-    tvm_dtype type = tvm_slot_dtype(e, slot);
-    uint32_t complement = tvm_packing_complement(tvm_slot_packing(e, slot), type);
-    unsigned count = tvm_packing_runs(tvm_slot_packing(e, slot), tvm_slot_dtype(e, slot), local, runs);
+    tvm_dtype type = tvm_slot_dtype(e->k, slot);
+    uint32_t complement = tvm_packing_complement(tvm_slot_packing(e->k, slot), type);
+    unsigned count = tvm_packing_runs(tvm_slot_packing(e->k, slot), tvm_slot_dtype(e->k, slot), local, runs);
     reg code = {""};
     for (unsigned i = count; i-- > 0;) {
         bool first = i == count - 1;
@@ -182,8 +159,8 @@ void tvm_read_halves(emitter *e, uint32_t slot, uint32_t word, reg halves[2]) {
 }
 
 reg tvm_read_element(emitter *e, uint32_t slot, uint32_t local, bool extend) {
-    tvm_dtype type = tvm_slot_dtype(e, slot);
-    if (tvm_slot_packing(e, slot) != TVM_PACKING_LINEAR)
+    tvm_dtype type = tvm_slot_dtype(e->k, slot);
+    if (tvm_slot_packing(e->k, slot) != TVM_PACKING_LINEAR)
         return read_packed(e, slot, local, extend && type.kind == TVM_KIND_INT);
     uint64_t bit = (uint64_t)local * type.bits;
     uint32_t word = (uint32_t)(bit / 32);
@@ -209,14 +186,14 @@ reg tvm_read_element(emitter *e, uint32_t slot, uint32_t local, bool extend) {
 /* ---- elements into words ---- */
 
 static bool begin(emitter *e, element_writer *w, uint32_t slot, bool apart) {
-    *w = (element_writer){.slot = slot, .bits = tvm_slot_dtype(e, slot).bits};
+    *w = (element_writer){.slot = slot, .bits = tvm_slot_dtype(e->k, slot).bits};
     w->built = calloc(e->slots[slot].words ? e->slots[slot].words : 1, sizeof *w->built);
-    w->packed = tvm_slot_packing(e, slot) != TVM_PACKING_LINEAR;
+    w->packed = tvm_slot_packing(e->k, slot) != TVM_PACKING_LINEAR;
     w->apart = apart && !w->packed;
     if (w->packed) w->built_count = e->slots[slot].words;
     if (w->built) return true;
     w->failed = true;
-    tvm_diag_no_memory(e->diags);
+    tvm_diag_no_memory(e->k->diags);
     return false;
 }
 
@@ -290,8 +267,9 @@ static void write_bits(emitter *e, element_writer *w, reg value) {
 static void write_packed(emitter *e, element_writer *w, reg value) {
     tvm_packing_run runs[TVM_PACKING_RUNS];
     unsigned count =
-        tvm_packing_runs(tvm_slot_packing(e, w->slot), tvm_slot_dtype(e, w->slot), w->local, runs);
-    uint32_t complement = tvm_packing_complement(tvm_slot_packing(e, w->slot), tvm_slot_dtype(e, w->slot));
+        tvm_packing_runs(tvm_slot_packing(e->k, w->slot), tvm_slot_dtype(e->k, w->slot), w->local, runs);
+    uint32_t complement =
+        tvm_packing_complement(tvm_slot_packing(e->k, w->slot), tvm_slot_dtype(e->k, w->slot));
     if (complement) {
         reg stored = tvm_new_r(e);
         tvm_emit(e, "xor.b32 %s, %s, 0x%x;", stored.name, value.name, (unsigned)complement);
@@ -318,7 +296,7 @@ static void write_whole(emitter *e, element_writer *w, reg value) {
 }
 
 void tvm_write_element(emitter *e, element_writer *w, reg value) {
-    bool is_float = tvm_slot_dtype(e, w->slot).kind == TVM_KIND_FLOAT;
+    bool is_float = tvm_slot_dtype(e->k, w->slot).kind == TVM_KIND_FLOAT;
     if (w->packed) {
         write_packed(e, w, value);
         return;
@@ -348,7 +326,7 @@ void tvm_write_word(emitter *e, element_writer *w, reg word) {
 }
 
 void tvm_write_end(emitter *e, element_writer *w) {
-    if (w->filled > 0 && w->bits == 16 && tvm_slot_dtype(e, w->slot).kind == TVM_KIND_FLOAT) {
+    if (w->filled > 0 && w->bits == 16 && tvm_slot_dtype(e->k, w->slot).kind == TVM_KIND_FLOAT) {
         reg word = tvm_new_r(e);
         tvm_emit(e, "mov.b32 %s, {%s, %s};", word.name, w->half.name, w->half.name);
         push_word(e, w, word);
@@ -427,7 +405,7 @@ static const char *keep_string(emitter *e, const char *string) {
 
 static tvm_selection *add_selection(emitter *e) {
     tvm_kernel_code *code = e->code;
-    size_t capacity = e->caches->selection_capacity;
+    size_t capacity = e->selection_capacity;
     if (code->selection_count == capacity) {
         capacity = capacity ? capacity * 2 : 32;
         tvm_selection *items = realloc(code->selections, capacity * sizeof *items);
@@ -436,33 +414,33 @@ static tvm_selection *add_selection(emitter *e) {
             return NULL;
         }
         code->selections = items;
-        e->caches->selection_capacity = capacity;
+        e->selection_capacity = capacity;
     }
     return &code->selections[code->selection_count++];
 }
 
 void tvm_explain(emitter *e, const char *candidate, unsigned bits, unsigned count, int conflicts,
                  const char *refused) {
-    uint32_t number = (uint32_t)(e->insn - e->kernel->insns);
-    if (e->caches->explained[number]) return;
+    uint32_t number = (uint32_t)(e->k->insn - e->k->kernel->insns);
+    if (e->explained[number]) return;
     tvm_selection *selection = add_selection(e);
     if (!selection) return;
-    const char *mnemonic = tvm_op(e->insn->op)->mnemonic, *pattern;
-    const char *not_taken = tvm_group_refused(e, e->insn, &pattern);
+    const char *mnemonic = tvm_op(e->k->insn->op)->mnemonic, *pattern;
+    const char *not_taken = tvm_group_refused(e->k, e->k->insn, &pattern);
     char name[160], why[512];
     if (!refused) refused = "";
     if (not_taken) {
         snprintf(why, sizeof why, "%s: %s%s%s", pattern, not_taken, *refused ? "; " : "", refused);
         refused = why;
     }
-    if (e->insn->result != TVM_NONE) {
-        const char *slot = tvm_string(e->program, e->kernel->slots[e->insn->result].name);
+    if (e->k->insn->result != TVM_NONE) {
+        const char *slot = tvm_string(e->k->program, e->k->kernel->slots[e->k->insn->result].name);
         snprintf(name, sizeof name, "%s%.100s = %s", slot[0] == '%' ? "" : "%", slot, mnemonic);
     } else {
         snprintf(name, sizeof name, "%s", mnemonic);
     }
     *selection = (tvm_selection){.insn = number,
-                                 .line = e->insn->line,
+                                 .line = e->k->insn->line,
                                  .instruction = keep_string(e, name),
                                  .candidate = keep_string(e, candidate),
                                  .bits = bits,

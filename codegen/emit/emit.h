@@ -1,4 +1,4 @@
-/* Inside the code generator: the state of translating one kernel, and what the emitters share.
+/* The writer of PTX: text and registers of one kernel, and what the emitters share.
  *
  * How a register tensor lives in PTX: every thread's elements, in local order, are one compact bit string of
  * locals * bits bits, held in ceil(locals*bits / 32) virtual .b32 registers (words): four u8, two f16, one
@@ -9,9 +9,9 @@
 #ifndef TVM_CODEGEN_EMIT_H
 #define TVM_CODEGEN_EMIT_H
 
-#include "codegen.h"
-#include "program.h"
+#include "kernel_state.h"
 #include "text.h"
+#include "wgmma_waits.h"
 
 /* A virtual register. They are declared at the kernel's top by count. Returned by value so that names need no
  * ownership. */
@@ -19,128 +19,59 @@ typedef struct reg {
     char name[12];
 } reg;
 
-/* Weights, or sums of their products, whose registers are not their values yet: see scaled.h. */
-enum { SCALED_CLASSES = 8, SCALED_TILES = 64 };
-typedef struct scaled_weights {
-    bool is_scaled;
-    bool nested;    /* the first class of a byte has all of the byte's codes */
-    bool lacking;   /* the register is what the code lacks of the greatest one, the value minus that */
-    uint8_t period; /* fragments of weights after which the classes begin again */
-    uint8_t classes;
-    int8_t power[SCALED_CLASSES];   /* of a class: the value is the register times 2^power */
-    uint8_t fragment[SCALED_TILES]; /* of sums: of each tile, that of the weights modulo the period */
-    double zero;                    /* and then less this; of weights alone */
-    double subtracted; /* what has been taken off the registers, in the value's unit, in place of zero */
-} scaled_weights;
-
-/* Whether the barriers of bar can stand for the mbarriers of a slot: see mbarrier.h. */
-typedef struct named_barriers {
-    uint32_t first; /* number of the first; 0: they cannot */
-    uint32_t warps; /* of each team that comes to them */
-    uint32_t threads;
-    bool syncs;
-    const char *refused;
-} named_barriers;
-
 /* Of a view: its address is a register of the run. Nothing of it: a parameter or tensor of the launch. */
 typedef struct tensor_place {
-    bool moves;         /* it is known where the view is made, not at kernel entry */
-    uint32_t made_at;   /* loops begun until then (caches.scopes) */
-    unsigned alignment; /* bits */
+    bool moves;       /* it is known where the view is made, not at kernel entry */
+    uint32_t made_at; /* loops begun until then (hoisting.scopes) */
 } tensor_place;
 
+/* Where a slot is. */
 typedef struct slot_state {
     uint32_t first_word, words; /* REGISTER: %w<first_word + i> */
     char reg[24]; /* SCALAR: its register; GLOBAL: its address register (%rd.., already cvta'd to global);
                      BARRIER: that of the parities of the phases to wait for, a bit an mbarrier */
-    tensor_place place;     /* GLOBAL */
-    uint32_t shared_offset; /* SHARED, BARRIER: bytes from the start of the block's dynamic shared memory */
-    uint32_t shared_base;   /* SHARED: of a view: its first element from there, before the swizzle */
-    uint32_t
-        ledger; /* BARRIER: bytes to where its arrivals are counted, a u32 an mbarrier; 0: they are not */
-    uint32_t team_arrivals; /* BARRIER: an arrival of a team, spread evenly over its warps */
-    named_barriers named;   /* BARRIER */
-    uint32_t version;       /* counts assignments, for caches of expressions */
-    scaled_weights scaled;  /* REGISTER */
-    uint32_t reads;         /* how many operands of instructions it is */
+    tensor_place place; /* GLOBAL */
 } slot_state;
 
-/* Products of wgmma that may be unfinished, by number: see wgmma_waits.c. Of each, how many groups there are
- * from its last one on, at least; 0: it is finished. */
-enum { WAIT_PRODUCTS = 128 };
-typedef struct wait_set {
-    uint8_t age[WAIT_PRODUCTS];
-} wait_set;
-
-/* A register tensor that no variable of the program is: slots from the kernel's slot_count on. */
-typedef struct temporary {
-    tvm_dtype dtype;
-    tvm_layout layout;
-} temporary;
-
-/* Of a block's shared memory, in bytes. */
-typedef struct shared_need {
-    uint64_t scratch; /* where the tensors end: from there on it is scratch memory (scratch.h) */
-    uint64_t second;  /* from there to the second buffer of it; 0: there is none */
-    uint64_t bytes;   /* all, up to the end of it */
-} shared_need;
-
-/* How the kernel's tiles come to shared memory. */
-typedef struct bulk_ways {
-    bool by_engine;        /* some by the copy engine, which writes through the asynchronous proxy */
-    bool stores_by_engine; /* some of store-bulk by the copy engine */
-    bool by_threads;       /* some of copy-bulk by threads */
-    bool has_barriers;     /* the kernel's mbarriers are made before the code that is being emitted */
-    /* Of each instruction: the warps, of those that do it, that may have written to shared memory since a
-     * fence of theirs. */
-    uint32_t *unfenced;
-} bulk_ways;
+/* Values of scalar expressions in registers: see expr_emit.c. */
+typedef struct expr_values {
+    reg *stable, *local;   /* by expression, for the whole kernel and for the instruction numbered `stamp`;
+                              name[0] == 0: not computed */
+    uint64_t *local_stamp; /* of local: that instruction */
+    uint64_t stamp;
+    bool in_prologue; /* body and prologue are exchanged */
+} expr_values;
 
 typedef struct emitter {
-    const tvm_ir_program *program;
-    const tvm_ir_kernel *kernel;
-    tvm_team team;    /* whose code is being emitted: of several teams of a role, the first */
-    uint32_t teams;   /* 0 or 1: there is one */
-    reg team_index;   /* of several: which one a thread is in */
-    uint32_t barrier; /* the number of its barrier, 0 of the block's; of several teams, that of the first */
-    tvm_target target;
-    tvm_diags *diags;
+    kernel_state *k;
+    tvm_team team;      /* whose code is being emitted: of several teams of a role, the first */
+    uint32_t teams;     /* 0 or 1: there is one */
+    reg team_index;     /* of several: which one a thread is in */
+    uint32_t barrier;   /* the number of its barrier, 0 of the block's; of several teams, that of the first */
+    shared_need shared; /* of the block's team, or of the role whose code is being emitted */
+    unsigned scratch_read;    /* scratch.h: buffers read since the last barrier */
+    unsigned scratch_written; /* those that are being written */
+    bool has_barriers;        /* the kernel's mbarriers are made before the code that is being emitted */
     tvm_module *module;
     tvm_kernel_code *code;  /* this kernel's; its ABI is filled as the code is made */
-    const char *not_parted; /* module.h */
-    tvm_text prologue;      /* thread-dependent values computed once, at kernel entry */
+    const char *not_parted; /* kernel.h */
+    bool *explained;        /* by instruction: copies of an unrolled loop's body are explained once */
+    size_t selection_capacity;
+    tvm_text prologue; /* thread-dependent values computed once, at kernel entry */
     tvm_text body;
-    uint32_t next_pred, next_r, next_rd, next_f, next_fd, next_h, next_label, next_word;
-    slot_state *slots; /* the kernel's, then temporaries */
-    temporary *temporaries;
-    uint32_t temporary_count;
-    struct mma_operands **mma, *mma_operands; /* mma_operands.h: by instruction; all */
-    const tvm_insn *insn;                     /* being emitted */
-    const tvm_insn *compared;                 /* the compare that was emitted last */
-    uint32_t compared_pred;                   /* %p of its first element; the others' follow */
-    struct facts *facts;                      /* analysis.h: what is known here */
-    struct tvm_claims *claims; /* claims.h: what takes down what is proved; NULL: nothing does */
-    struct caches *caches;     /* thread parts, expressions */
-    struct slot_uses *uses;    /* uses.h */
-    struct groups *groups;     /* groups.h */
-    struct wgmma_state *wgmma; /* wgmma.h */
-    bulk_ways bulk;
+    tvm_text *globals; /* module scope: strings, external functions */
     bool uses_vprintf;
     unsigned ptx_version; /* 84: 8.4; the least that has what was emitted, where the target's own may not */
-    shared_need shared;   /* shared_plan.h: of the block's team, or of the role whose code is being emitted */
-    shared_need role_shared[TVM_MAX_TEAMS];
-    uint64_t shared_bytes; /* of the block */
-    unsigned scratch_read,
-        scratch_written;  /* scratch.h: buffers read since the last barrier; being written */
-    tvm_text *globals;    /* module scope: strings, external functions */
-    uint32_t position;    /* the instruction to emit next; an unrolled loop moves it past its end */
-    uint32_t insn_budget; /* instructions that may still be emitted: bounds unrolling */
+    uint32_t next_pred, next_r, next_rd, next_f, next_fd, next_h, next_label, next_word;
+    slot_state *slots; /* as those of the kernel's state */
+    expr_values values;
+    struct hoisting *hoist;
+    const tvm_insn *compared; /* the compare that was emitted last */
+    uint32_t compared_pred;   /* %p of its first element; the others' follow */
+    wait_set unfinished;      /* wgmma that may be, here */
+    uint32_t position;        /* the instruction to emit next; an unrolled loop moves it past its end */
+    uint32_t insn_budget;     /* instructions that may still be emitted: bounds unrolling */
 } emitter;
-
-/* A node of the kernel's scalar expressions. */
-static inline const tvm_expr *node_of(const emitter *e, uint32_t expr) {
-    return &e->kernel->exprs[expr];
-}
 
 /* Appends a line of PTX (indented, newline added) to the body or prologue. */
 void tvm_emit(emitter *e, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -227,7 +158,7 @@ reg tvm_emit_expr_as(emitter *e, uint32_t expr, tvm_dtype type, bool lowbit);
  * cast-lowbit, init, broadcast). */
 reg tvm_emit_convert(emitter *e, tvm_dtype to, tvm_dtype from, reg value, bool lowbit);
 
-/* Records what was selected for e->insn; strings are copied. */
+/* Records what was selected for the instruction; strings are copied. */
 void tvm_explain(emitter *e, const char *candidate, unsigned bits, unsigned count, int conflicts,
                  const char *refused);
 
@@ -235,20 +166,20 @@ void tvm_explain(emitter *e, const char *candidate, unsigned bits, unsigned coun
  * slot's words, in the order of its local elements. */
 tvm_status tvm_emit_load_tile(emitter *e, const tvm_operand *tensor, const tvm_layout *layout, uint32_t slot);
 
-/* Layouts of slots. */
-const tvm_layout *tvm_slot_layout(const emitter *e, uint32_t slot);
-const tvm_shared_layout *tvm_slot_shared_layout(const emitter *e, uint32_t slot);
-tvm_dtype tvm_slot_dtype(const emitter *e, uint32_t slot);
-tvm_packing tvm_slot_packing(const emitter *e, uint32_t slot);
-
 /* The thread's coordinate in dimension `dim` of a layout, map(tid, 0)[dim], as a %r computed once in the
  * prologue (cached by layout and dim); a constant-zero coordinate returns false and leaves *out alone. */
 bool tvm_thread_coordinate(emitter *e, const tvm_layout *layout, unsigned dim, reg *out);
+/* The same of a thread number in a register. */
+bool tvm_coordinate_of(emitter *e, const tvm_layout *layout, unsigned dim, reg thread, reg *out);
 reg tvm_thread_id(emitter *e); /* of the team: tid.x less the threads of the warps before it */
 
 /* Values computed once, at kernel entry: `format` is one PTX instruction whose destination is written `$`; an
  * equal one emitted before is shared. reg_class: 'r' .b32, 'd' .b64, 'p' .pred. */
 reg tvm_pure(emitter *e, char reg_class, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* Unsigned arithmetic by constants at kernel entry. */
+reg tvm_pure_divide(emitter *e, reg value, uint32_t by);
+reg tvm_pure_modulo(emitter *e, reg value, uint32_t by);
+reg tvm_pure_scale(emitter *e, reg value, uint32_t by);
 /* The same, computed once before the innermost loop, where code is being emitted: its operands are values of
  * the prologue or of these functions. tvm_hoist_expr: an expression that is invariant there
  * (tvm_loop_invariant). */

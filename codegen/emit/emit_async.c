@@ -2,6 +2,8 @@
  * team, the block or each warp, copies the tile or its part of it. That is cut into bands of columns that lie
  * together in shared memory (one, but for layouts whose rows are in pieces), and each band, in row-major
  * order, into chunks of 16, 8 or 4 bytes of the last dimension; member t takes chunks t, t + members, ... */
+#include "emit_async.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,9 +11,7 @@
 
 #include "analysis.h"
 #include "access.h"
-#include "atomic.h"
-#include "caches.h"
-#include "copy.h"
+#include "emit_atomic.h"
 #include "global_access.h"
 #include "shared_access.h"
 
@@ -104,8 +104,9 @@ static bool shares_parts(const copy *c, const shared_tile *s, const turn *base, 
 }
 
 /* The thread's coordinates of the chunks that begin at `first`, as registers of the prologue. */
-static void turn_parts(const copy *c, const turn *t, thread_part part[TVM_MAX_RANK]) {
+static void turn_parts(const copy *c, const turn *t, global_access *g) {
     emitter *e = c->e;
+    thread_part *part = g->tile.part;
     reg chunk = member_number(c), team = tvm_pure_divide(e, tvm_thread_id(e), c->members);
     if (t->first > 0) chunk = tvm_pure(e, 'r', "add.u32 $, %s, %u;", chunk.name, (unsigned)t->first);
     uint64_t below = 1, band = c->chunks / (row_of(c) / c->band);
@@ -122,20 +123,20 @@ static void turn_parts(const copy *c, const turn *t, thread_part part[TVM_MAX_RA
         if (!part[d].varies) continue;
         reg digit = tvm_pure_divide(e, chunk, (uint32_t)below);
         if (below * c->extent[d] < t->first + t->active) digit = tvm_pure_modulo(e, digit, c->extent[d]);
-        part[d].value = d + 1 == c->tile_rank ? tvm_pure_scale(e, digit, c->run) : digit;
+        g->part[d] = d + 1 == c->tile_rank ? tvm_pure_scale(e, digit, c->run) : digit;
         if (d + 1 == c->tile_rank && band < t->first + t->active) {
             reg column = tvm_pure_scale(e, tvm_pure_divide(e, chunk, (uint32_t)band), c->band);
-            part[d].value = tvm_pure(e, 'r', "add.u32 $, %s, %s;", part[d].value.name, column.name);
+            g->part[d] = tvm_pure(e, 'r', "add.u32 $, %s, %s;", g->part[d].name, column.name);
         }
         if (c->parts[d] == 1) continue;
         reg origin = tvm_pure_modulo(e, tvm_pure_divide(e, team, parts_below), c->parts[d]);
         origin = tvm_pure_scale(e, origin, c->tile[d] / c->parts[d]);
-        part[d].value = tvm_pure(e, 'r', "add.u32 $, %s, %s;", part[d].value.name, origin.name);
+        g->part[d] = tvm_pure(e, 'r', "add.u32 $, %s, %s;", g->part[d].name, origin.name);
     }
 }
 
-static void turn_lanes(const copy *c, const shared_tile *s, const turn *t,
-                       const thread_part part[TVM_MAX_RANK], shared_lanes *lanes) {
+static void turn_lanes(const copy *c, const shared_tile *s, const turn *t, const global_access *g,
+                       shared_lanes *lanes) {
     emitter *e = c->e;
     memset(lanes, 0, sizeof *lanes);
     for (uint32_t thread = 0; thread < c->threads; thread++) {
@@ -146,7 +147,7 @@ static void turn_lanes(const copy *c, const shared_tile *s, const turn *t,
     }
     for (unsigned d = 0; d < c->tile_rank; d++) {
         reg at;
-        if (!part[d].varies || !tvm_shared_part(s, d, part[d].value, &at)) continue;
+        if (!g->tile.part[d].varies || !tvm_shared_part(e, s, d, g->part[d], &at)) continue;
         lanes->value =
             lanes->varies ? tvm_pure(e, 'r', "add.u32 $, %s, %s;", lanes->value.name, at.name) : at;
         lanes->varies = true;
@@ -155,46 +156,44 @@ static void turn_lanes(const copy *c, const shared_tile *s, const turn *t,
 
 /* A base turn and what its threads' parts make of global and shared addresses. */
 typedef struct turn_base {
-    thread_part part[TVM_MAX_RANK];
     global_access g;
     shared_lanes lanes;
 } turn_base;
 
 static void open_base(copy *c, const shared_tile *s, const turn *t, turn_base *base) {
     memset(&base->g, 0, sizeof base->g);
-    turn_parts(c, t, base->part);
-    turn_lanes(c, s, t, base->part, &base->lanes);
-    memcpy(base->g.part, base->part, sizeof base->part);
-    memcpy(base->g.extent, c->tile, sizeof c->tile);
+    turn_parts(c, t, &base->g);
+    turn_lanes(c, s, t, &base->g, &base->lanes);
+    memcpy(base->g.tile.extent, c->tile, sizeof c->tile);
     tvm_global_open(c->e, &base->g, c->source->value, c->source + 1, c->tile_rank);
 }
 
 /* Can chunks of this many bytes be copied by cp.async? */
-static bool chunk_fits(copy *c, shared_tile *s, unsigned chunk_bytes, turn_base *base, char why[160]) {
+static bool chunk_fits(copy *c, shared_access *s, unsigned chunk_bytes, turn_base *base, char why[160]) {
     unsigned last = c->tile_rank - 1;
     why[0] = '\0';
     if (chunk_bytes % c->bytes != 0 || (uint64_t)row_of(c) * c->bytes % chunk_bytes != 0) {
         snprintf(why, 160, "the tile's rows are no multiple of %u bytes", chunk_bytes);
         return false;
     }
-    if (!s->linear) {
+    if (!s->tile.linear) {
         snprintf(why, 160, "a dimension of the shared layout has several modes");
         return false;
     }
-    uint64_t neighbours = tvm_shared_contiguous(s), row = row_of(c);
+    uint64_t neighbours = tvm_shared_contiguous(&s->tile), row = row_of(c);
     bool in_bands = neighbours * c->bytes >= chunk_bytes && row % neighbours == 0;
     cut(c, chunk_bytes, (uint32_t)(in_bands ? neighbours : row));
-    if (c->run > tvm_shared_run(s) || c->run > neighbours) {
+    if (c->run > tvm_shared_run(&s->tile) || c->run > neighbours) {
         snprintf(why, 160, "%u bytes of a row are not contiguous in shared memory", chunk_bytes);
         return false;
     }
     turn t = turn_from(c, 0);
-    open_base(c, s, &t, base);
-    uint64_t shared_align = tvm_fact_gcd(c->run, s->constant), rows[TVM_MAX_RANK];
-    shared_align = tvm_fact_gcd(shared_align, s->dynamic_divisor);
+    open_base(c, &s->tile, &t, base);
+    uint64_t shared_align = tvm_fact_gcd(c->run, s->tile.constant), rows[TVM_MAX_RANK];
+    shared_align = tvm_fact_gcd(shared_align, s->tile.dynamic_divisor);
     for (unsigned d = 0; d < c->tile_rank; d++) {
         rows[d] = c->tile[d] > 1;
-        if (c->tile[d] > 1) shared_align = tvm_fact_gcd(shared_align, tvm_shared_strides(s, d));
+        if (c->tile[d] > 1) shared_align = tvm_fact_gcd(shared_align, tvm_shared_strides(&s->tile, d));
     }
     if (shared_align % c->run != 0) {
         snprintf(why, 160, "shared addresses are no multiples of %u bytes", chunk_bytes);
@@ -205,21 +204,21 @@ static bool chunk_fits(copy *c, shared_tile *s, unsigned chunk_bytes, turn_base 
     rows[last] = c->run;
     for (unsigned d = 0; d < last; d++)
         if (c->tile[d] > 1) {
-            base->g.part[d].varies = true;
-            base->g.part[d].divisor = 1;
+            base->g.tile.part[d].varies = true;
+            base->g.tile.part[d].divisor = 1;
         }
-    base->g.part[last].divisor = c->run;
-    unsigned align = tvm_global_alignment(&base->g, rows);
+    base->g.tile.part[last].divisor = c->run;
+    unsigned align = tvm_global_alignment(&base->g.tile, rows);
     if (align < 8 * chunk_bytes) {
         snprintf(why, 160, "global addresses are known to be multiples of %u bytes only", align / 8);
         return false;
     }
-    if (c->run > 1 && !tvm_global_has_rows(&base->g)) {
+    if (c->run > 1 && !tvm_global_has_rows(&base->g.tile)) {
         snprintf(why, 160, "neighbours of a row are apart in global memory");
         return false;
     }
-    unsigned end = base->g.rank - 1;
-    if (!base->g.proven[end] && tvm_fact_gcd(base->g.granule[end], c->run) != c->run) {
+    unsigned end = base->g.tile.rank - 1;
+    if (!base->g.tile.proven[end] && tvm_fact_gcd(base->g.tile.granule[end], c->run) != c->run) {
         snprintf(why, 160, "a chunk may cross the tensor's edge");
         return false;
     }
@@ -253,14 +252,14 @@ static void store_chunk(copy *c, turn_base *base, const turn *t, unsigned chunk_
     const char *type = tvm_access_type(8 * chunk_bytes);
     tvm_emit(e, "%sld.shared.%s %s, [%s+%u];", guard, type, operands, shared.name, plus);
     if (c->adds)
-        tvm_emit_global_add(e, tvm_slot_dtype(e, c->source->value), global, ahead, has, units,
+        tvm_emit_global_add(e, tvm_slot_dtype(e->k, c->source->value), global, ahead, has, units,
                             8 * chunk_bytes);
     else
         tvm_emit(e, "%sst.global%s.%s [%s+%" PRId64 "], %s%s;", guard, c->hint.level2, type, global.name,
                  ahead, operands, c->hint.policy);
 }
 
-static void emit_chunk(copy *c, shared_tile *s, const turn *t, turn_base *base, unsigned chunk_bytes) {
+static void emit_chunk(copy *c, shared_access *s, const turn *t, turn_base *base, unsigned chunk_bytes) {
     emitter *e = c->e;
     uint32_t plus;
     char guard[20] = "";
@@ -268,7 +267,7 @@ static void emit_chunk(copy *c, shared_tile *s, const turn *t, turn_base *base, 
         reg p = tvm_pure(e, 'p', "setp.lt.u32 $, %s, %u;", member_number(c).name, t->active);
         snprintf(guard, sizeof guard, "@%s ", p.name);
     }
-    reg to = tvm_shared_address(s, &base->lanes, tvm_shared_linear(s, t->delta), &plus);
+    reg to = tvm_shared_address(s, &base->lanes, tvm_shared_linear(&s->tile, t->delta), &plus);
     int64_t ahead;
     reg from = tvm_global_near_pointer(&base->g, t->delta, &ahead),
         inside; /* LDGSTS has 12 bits for a constant */
@@ -295,22 +294,22 @@ static unsigned chunk_conflicts(const copy *c, const shared_tile *s, const turn_
     return tvm_shared_conflicts(address, lanes, 8 * chunk_bytes);
 }
 
-static tvm_status copy_chunks(copy *c, shared_tile *s, turn_base *base, unsigned chunk_bytes,
+static tvm_status copy_chunks(copy *c, shared_access *s, turn_base *base, unsigned chunk_bytes,
                               const char *refused) {
     emitter *e = c->e;
     uint64_t turns = (c->chunks + c->members - 1) / c->members;
     turn first = {0};
     for (uint64_t i = 0; i < turns; i++) {
         turn t = turn_from(c, i * c->members);
-        if (i == 0 || !shares_parts(c, s, &first, &t)) {
+        if (i == 0 || !shares_parts(c, &s->tile, &first, &t)) {
             memset(t.delta, 0, sizeof t.delta);
-            open_base(c, s, &t, base);
+            open_base(c, &s->tile, &t, base);
             first = t;
         }
         emit_chunk(c, s, &t, base, chunk_bytes);
     }
     char name[48];
-    bool guarded = tvm_global_is_guarded(&base->g);
+    bool guarded = tvm_global_is_guarded(&base->g.tile);
     if (c->is_store)
         snprintf(name, sizeof name, "ld.shared and %s.global %u%s", c->adds ? "red" : "st", chunk_bytes,
                  guarded || s->guarded ? " guarded" : "");
@@ -318,15 +317,15 @@ static tvm_status copy_chunks(copy *c, shared_tile *s, turn_base *base, unsigned
         snprintf(name, sizeof name, "cp.async.%s %u%s", chunk_bytes == 16 ? "cg" : "ca", chunk_bytes,
                  guarded || s->guarded ? " guarded" : "");
     turn t = turn_from(c, 0);
-    open_base(c, s, &t, base);
-    tvm_explain(e, name, 8 * chunk_bytes, (unsigned)turns, (int)chunk_conflicts(c, s, base, chunk_bytes),
-                refused);
+    open_base(c, &s->tile, &t, base);
+    tvm_explain(e, name, 8 * chunk_bytes, (unsigned)turns,
+                (int)chunk_conflicts(c, &s->tile, base, chunk_bytes), refused);
     return TVM_OK;
 }
 
 /* ---- element by element ---- */
 
-static void copy_element(copy *c, shared_tile *s, const turn *t, turn_base *base) {
+static void copy_element(copy *c, shared_access *s, const turn *t, turn_base *base) {
     emitter *e = c->e;
     static const uint32_t none[TVM_MAX_RANK] = {0};
     reg units[4] = {tvm_new_r(e), tvm_new_r(e)}, inside = {""}, active = {""}, at[TVM_MAX_RANK];
@@ -338,8 +337,8 @@ static void copy_element(copy *c, shared_tile *s, const turn *t, turn_base *base
         snprintf(load_guard, sizeof load_guard, "@%s ", active.name);
     }
     for (unsigned d = 0; d < c->tile_rank; d++) {
-        at[d] = base->part[d].value;
-        if (!base->part[d].varies) at[d].name[0] = '\0';
+        at[d] = base->g.part[d];
+        if (!base->g.tile.part[d].varies) at[d].name[0] = '\0';
     }
     reg from = tvm_global_pointer(&base->g, none);
     if (tvm_global_predicate(&base->g, none, &inside)) {
@@ -355,9 +354,9 @@ static void copy_element(copy *c, shared_tile *s, const turn *t, turn_base *base
     if (c->is_store) {
         reg shared = tvm_shared_address_of_coordinates(s, at, none);
         tvm_emit(e, "%sld.shared.%s %s, [%s+%u];", load_guard, tvm_access_type(8 * c->bytes), operands,
-                 shared.name, e->slots[s->slot].shared_offset);
+                 shared.name, e->k->slots[s->tile.slot].shared_offset);
         if (c->adds)
-            tvm_emit_global_add(e, tvm_slot_dtype(e, c->source->value), from, 0,
+            tvm_emit_global_add(e, tvm_slot_dtype(e->k, c->source->value), from, 0,
                                 inside.name[0] ? inside : active, units, 8 * c->bytes);
         else
             tvm_emit(e, "%sst.global.%s [%s], %s;", load_guard, tvm_access_type(8 * c->bytes), from.name,
@@ -367,15 +366,15 @@ static void copy_element(copy *c, shared_tile *s, const turn *t, turn_base *base
     tvm_emit(e, "%sld.global.%s %s, [%s];", load_guard, tvm_access_type(8 * c->bytes), operands, from.name);
     reg to = tvm_shared_address_of_coordinates(s, at, none);
     tvm_emit(e, "%sst.shared.%s [%s+%u], %s;", store_guard, tvm_access_type(8 * c->bytes), to.name,
-             e->slots[s->slot].shared_offset, operands);
+             e->k->slots[s->tile.slot].shared_offset, operands);
 }
 
-static tvm_status copy_elements(copy *c, shared_tile *s, turn_base *base, const char *refused) {
+static tvm_status copy_elements(copy *c, shared_access *s, turn_base *base, const char *refused) {
     cut(c, c->bytes, row_of(c));
     uint64_t turns = (c->chunks + c->members - 1) / c->members;
     for (uint64_t i = 0; i < turns; i++) {
         turn t = turn_from(c, i * c->members);
-        open_base(c, s, &t, base);
+        open_base(c, &s->tile, &t, base);
         copy_element(c, s, &t, base);
     }
     tvm_explain(c->e,
@@ -396,7 +395,7 @@ static void read_operands(emitter *e, const thread_copy *operands, copy *c) {
     c->source = c->is_store ? operands->target : operands->source;
     c->tile_rank = operands->tile->value;
     for (unsigned d = 0; d < c->tile_rank; d++) c->tile[d] = operands->tile[1 + d].value;
-    c->bytes = tvm_slot_dtype(e, c->target->value).bits / 8;
+    c->bytes = tvm_slot_dtype(e->k, c->target->value).bits / 8;
     c->threads = c->members = tvm_team_threads(e->team);
     if (c->is_store) c->hint = tvm_cache_hint(e, operands->evict);
     for (unsigned d = 0; d < c->tile_rank; d++) c->parts[d] = is_cut ? warps[1 + d].value : 1;
@@ -405,13 +404,13 @@ static void read_operands(emitter *e, const thread_copy *operands, copy *c) {
 
 tvm_status tvm_emit_thread_copy(emitter *e, const thread_copy *operands, bool *is_async) {
     copy c = {0};
-    shared_tile s;
+    shared_access s;
     char refused[600], why[160];
     size_t used = (size_t)snprintf(refused, sizeof refused, "%.190s", operands->refused);
     read_operands(e, operands, &c);
     turn_base *base = calloc(1, sizeof *base);
-    if (!base) return tvm_diag_no_memory(e->diags);
-    tvm_shared_open(e, &s, c.target->value, c.target + 1, c.tile_rank, c.tile, c.threads);
+    if (!base) return tvm_diag_no_memory(e->k->diags);
+    tvm_shared_access_open(e, &s, c.target->value, c.target + 1, c.tile_rank, c.tile, c.threads);
     s.guarded = tvm_shared_guard(e, c.target->value, c.target + 1, c.tile_rank, c.tile);
     tvm_status status = TVM_OK;
     unsigned chunk_bytes = 16;
@@ -431,12 +430,12 @@ tvm_status tvm_emit_thread_copy(emitter *e, const thread_copy *operands, bool *i
 }
 
 tvm_status tvm_emit_COPY_ASYNC(emitter *e, const tvm_insn *insn) {
-    const tvm_operand *target = tvm_operands(e->kernel, insn);
-    const tvm_operand *source = target + 1 + tvm_slot_shared_layout(e, target->value)->rank;
-    const tvm_operand *tile = source + 1 + e->kernel->slots[source->value].rank;
+    const tvm_operand *target = tvm_operands(e->k->kernel, insn);
+    const tvm_operand *source = target + 1 + tvm_slot_shared_layout(e->k, target->value)->rank;
+    const tvm_operand *tile = source + 1 + e->k->kernel->slots[source->value].rank;
     const tvm_operand *evict = tile + 1 + tile->value;
     char why[200] = "";
-    if (e->not_parted && tvm_target_has(e->target, TVM_HAS_BULK))
+    if (e->not_parted && tvm_target_has(e->k->target, TVM_HAS_BULK))
         snprintf(why, sizeof why, "no producer warp with TMA: %.140s", e->not_parted);
     const thread_copy operands = {
         .target = target, .source = source, .tile = tile, .evict = evict, .warps = evict + 1, .refused = why};
@@ -451,6 +450,6 @@ tvm_status tvm_emit_COMMIT_GROUP(emitter *e, const tvm_insn *insn) {
 }
 
 tvm_status tvm_emit_WAIT_GROUP(emitter *e, const tvm_insn *insn) {
-    tvm_emit(e, "cp.async.wait_group %u;", tvm_operands(e->kernel, insn)[0].value);
+    tvm_emit(e, "cp.async.wait_group %u;", tvm_operands(e->k->kernel, insn)[0].value);
     return TVM_OK;
 }

@@ -5,14 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "atomic.h"
-#include "cluster.h"
+#include "emit_atomic.h"
+#include "emit_cluster.h"
 #include "compute.h"
 #include "emit.h"
 #include "global_transfer.h"
 #include "scratch.h"
 #include "shared_places.h"
-#include "wgmma.h"
+#include "emit_wgmma.h"
 
 typedef struct atomic {
     tvm_atomic operation;
@@ -41,7 +41,8 @@ static bool is_sum(const atomic *a) {
 /* Sums of bf16 came with sm_90; there are no atomic minima of floats, and exch is of 32 bits and more. */
 static bool needs_loop(const emitter *e, const atomic *a) {
     if (is_sum(a))
-        return tvm_is_half(a->type) && a->type.exponent == 8 && !tvm_target_has(e->target, TVM_HAS_RED_BF16);
+        return tvm_is_half(a->type) && a->type.exponent == 8 &&
+               !tvm_target_has(e->k->target, TVM_HAS_RED_BF16);
     if (a->operation == TVM_ATOMIC_EXCH) return a->type.bits < 32;
     return a->operation != TVM_ATOMIC_CAS && a->type.kind == TVM_KIND_FLOAT;
 }
@@ -54,27 +55,27 @@ static bool is_red(const atomic *a) {
 
 static unsigned widest_access(const emitter *e, const atomic *a) {
     if (a->loops || !is_sum(a) || a->type.kind != TVM_KIND_FLOAT || a->type.bits > 32) return a->type.bits;
-    return tvm_target_has(e->target, TVM_HAS_RED_VECTOR) && is_red(a) ? 128 : 32;
+    return tvm_target_has(e->k->target, TVM_HAS_RED_VECTOR) && is_red(a) ? 128 : 32;
 }
 
 static void open_atomic(emitter *e, const tvm_insn *insn, atomic *a) {
     static const char *const orders[] = {".relaxed", ".acquire", ".release", ".acq_rel"};
     static const char *const scopes[] = {".cta", ".cluster", ".gpu", ".sys"};
-    const tvm_operand *operands = tvm_operands(e->kernel, insn);
-    unsigned rank = tvm_slot_rank(e->program, &e->kernel->slots[operands[1].value]);
+    const tvm_operand *operands = tvm_operands(e->k->kernel, insn);
+    unsigned rank = tvm_slot_rank(e->k->program, &e->k->kernel->slots[operands[1].value]);
     const tvm_operand *source = operands + 2 + rank, *order = source + 3, *scope = source + 4;
     *a = (atomic){.operation = (tvm_atomic)operands[0].value,
-                  .type = tvm_slot_dtype(e, operands[1].value),
+                  .type = tvm_slot_dtype(e->k, operands[1].value),
                   .source = source->value,
-                  .layout = tvm_slot_layout(e, source->value),
+                  .layout = tvm_slot_layout(e->k, source->value),
                   .fetches = insn->result != TVM_NONE};
     a->rank = source[5].kind == TVM_OPERAND_EXPR ? source[5].value : TVM_NONE;
-    a->space = e->kernel->slots[operands[1].value].kind != TVM_SLOT_SHARED ? ".global"
-               : a->rank == TVM_NONE || tvm_cluster_blocks(e->kernel) == 1 ? ".shared"
-                                                                           : ".shared::cluster";
+    a->space = e->k->kernel->slots[operands[1].value].kind != TVM_SLOT_SHARED ? ".global"
+               : a->rank == TVM_NONE || tvm_cluster_blocks(e->k->kernel) == 1 ? ".shared"
+                                                                              : ".shared::cluster";
     a->order = orders[order->kind == TVM_OPERAND_CONST ? order->value : TVM_ORDER_RELAXED];
     unsigned wide = scope->kind == TVM_OPERAND_CONST ? scope->value : TVM_SCOPE_GPU;
-    bool alone = !tvm_target_has(e->target, TVM_HAS_CLUSTERS); /* a cluster is one block */
+    bool alone = !tvm_target_has(e->k->target, TVM_HAS_CLUSTERS); /* a cluster is one block */
     if (wide == TVM_SCOPE_CLUSTER && alone) wide = TVM_SCOPE_CTA;
     a->scope = scopes[wide];
     a->loops = needs_loop(e, a);
@@ -85,7 +86,7 @@ static void open_atomic(emitter *e, const tvm_insn *insn, atomic *a) {
 
 /* An element's bits: %h, %r or %rd. */
 static reg element_bits(emitter *e, uint32_t slot, uint32_t local) {
-    tvm_dtype type = tvm_slot_dtype(e, slot);
+    tvm_dtype type = tvm_slot_dtype(e->k, slot);
     reg value = tvm_read_element(e, slot, local, false), bits = value;
     if (type.kind != TVM_KIND_FLOAT || type.bits == 16) return value;
     bits = type.bits == 64 ? tvm_new_rd(e) : tvm_new_r(e);
@@ -323,17 +324,6 @@ static reg thread_address(emitter *e, const tvm_layout *layout, unsigned bytes) 
     return tvm_pure(e, 'r', "add.u32 $, %s, %s;", at.name, tvm_scratch_base(e).name);
 }
 
-uint64_t tvm_fetch_scratch(const tvm_ir_program *program, const tvm_ir_kernel *kernel, const tvm_insn *insn,
-                           tvm_target target, uint64_t taken) {
-    const tvm_slot *result = &kernel->slots[insn->result];
-    const tvm_layout *layout = &program->layouts[result->layout];
-    uint64_t bytes = result->dtype.bits / 8;
-    (void)target, (void)taken;
-    if (tvm_layout_replication(layout) <= 1) return 0;
-    for (unsigned d = 0; d < layout->rank; d++) bytes *= layout->shape[d];
-    return bytes;
-}
-
 /* The threads that did the operations tell those that hold the same elements. */
 static void share(emitter *e, const atomic *a, fetched *f, reg owner) {
     unsigned bits = a->type.bits, bytes = bits / 8;
@@ -365,7 +355,7 @@ static tvm_status finish(emitter *e, atomic *a, const tvm_insn *insn, fetched *f
     tvm_explain(e, name, a->type.bits, count, -1, "");
     if (!a->fetches) return TVM_OK;
     if (tvm_layout_owner(e, a->layout, &owner)) share(e, a, f, owner);
-    if (!tvm_write_begin(e, &writer, insn->result)) return tvm_diag_no_memory(e->diags);
+    if (!tvm_write_begin(e, &writer, insn->result)) return tvm_diag_no_memory(e->k->diags);
     for (uint32_t i = 0; i < f->locals; i++) tvm_write_element(e, &writer, f->old[i]);
     tvm_write_end(e, &writer);
     return TVM_OK;
@@ -403,11 +393,11 @@ static void update_wide(emitter *e, atomic *a, const spot *at, const access_plan
 
 /* The elements of an access, in the order in which they lie in memory. */
 static uint32_t find_locals(const transfer *t, const access *part, uint32_t locals[8]) {
-    uint32_t count = part->width / t->g.bits;
+    uint32_t count = part->width / t->g.tile.bits;
     for (uint32_t i = 0; i < t->map.locals; i++) {
-        int64_t bit = t->map.offset[i] * t->g.bits - part->offset;
+        int64_t bit = t->map.offset[i] * t->g.tile.bits - part->offset;
         if (t->map.class_id[i] == part->class_id && bit >= 0 && bit < part->width)
-            locals[bit / t->g.bits] = i;
+            locals[bit / t->g.tile.bits] = i;
     }
     return count;
 }
@@ -418,7 +408,7 @@ static tvm_status update_global(emitter *e, atomic *a, const tvm_insn *insn, con
     access_plan plan = {0};
     tvm_status status = tvm_transfer_open(e, &t, memory, a->source, true, mask);
     if (status == TVM_OK)
-        status = tvm_access_plan_make(e, t.map.locals, t.g.bits, t.map.offset, t.map.class_id,
+        status = tvm_access_plan_make(e->k, t.map.locals, t.g.tile.bits, t.map.offset, t.map.class_id,
                                       tvm_transfer_alignment(&t), a->widest, &plan);
     if (status == TVM_OK) tvm_transfer_keep_owners(e, &t);
     for (uint32_t i = 0; i < plan.count && status == TVM_OK; i++) {
@@ -447,7 +437,7 @@ static tvm_status update_shared(emitter *e, atomic *a, const tvm_insn *insn, con
     bool owns = tvm_layout_owner(e, a->layout, &owner);
     bool checked = a->rank != TVM_NONE && tvm_emit_cluster_guard(e, a->rank);
     for (uint32_t i = 0; i < f->locals && made; i++) {
-        spot at = {.plus = e->slots[memory->value].shared_offset};
+        spot at = {.plus = e->k->slots[memory->value].shared_offset};
         bool guarded = tvm_shared_place(e, &p, i, &at.address, &at.predicate);
         if (a->space[7] == ':') at.address = tvm_emit_cluster_address(e, at.address, a->rank);
         if (owns && guarded) {
@@ -460,22 +450,23 @@ static tvm_status update_shared(emitter *e, atomic *a, const tvm_insn *insn, con
         f->old[i] = update_element(e, a, &at, i);
     }
     tvm_status status = made ? finish(e, a, insn, f, checked || tvm_shared_places_guarded(&p), f->locals)
-                             : tvm_diag_no_memory(e->diags);
+                             : tvm_diag_no_memory(e->k->diags);
     tvm_shared_places_close(&p);
     tvm_wgmma_stored(e, a->layout);
     return status;
 }
 
 static tvm_status emit_atomic(emitter *e, const tvm_insn *insn) {
-    const tvm_operand *memory = tvm_operands(e->kernel, insn) + 1;
+    const tvm_operand *memory = tvm_operands(e->k->kernel, insn) + 1;
     atomic a;
     open_atomic(e, insn, &a);
-    const tvm_operand *expected = memory + 2 + tvm_slot_rank(e->program, &e->kernel->slots[memory->value]);
+    const tvm_operand *expected =
+        memory + 2 + tvm_slot_rank(e->k->program, &e->k->kernel->slots[memory->value]);
     fetched f = {.locals = tvm_layout_locals(a.layout)};
     f.old = calloc(f.locals, sizeof *f.old);
     tvm_status status;
     if (!f.old || !tvm_broadcast_open(e, &a.expected, expected, a.layout))
-        status = tvm_diag_no_memory(e->diags);
+        status = tvm_diag_no_memory(e->k->diags);
     else if (a.space[1] == 's')
         status = update_shared(e, &a, insn, memory, expected + 1, &f);
     else

@@ -1,40 +1,22 @@
 /* copy-bulk: by the copy engine (TMA), in boxes of a tensor map that one thread of the team starts, or by all
  * of its threads. Either way what comes is announced to the mbarrier, so that its phase does not end before.
  */
+#include "emit_bulk.h"
+
 #include <stdio.h>
 
-#include "shared_view.h"
-#include "view.h"
 #include "analysis.h"
 #include "barrier.h"
-#include "bulk_plan.h"
-#include "bulk_run.h"
-#include "caches.h"
-#include "copy.h"
+#include "bulk_ways.h"
+#include "emit_async.h"
+#include "emit_bulk_run.h"
+#include "emit_mbarrier.h"
 #include "global_access.h"
-#include "mbarrier.h"
+#include "shared_access.h"
 #include "wgmma_impl.h"
 
 /* No extent is greater, and no box that begins there ends above what 32 bits hold. */
 enum { COORDINATE_MAX = INT32_MAX - TVM_ABI_BOX_EXTENT };
-
-typedef struct bulk_operands {
-    bulk_tile tile;
-    const tvm_operand *extents;                     /* count, then extents */
-    const tvm_operand *barrier, *evict, *multicast; /* the last is NULL of store-bulk */
-} bulk_operands;
-
-static bulk_operands read_operands(const emitter *e, const tvm_insn *insn) {
-    bulk_operands o = {.tile.shared = tvm_operands(e->kernel, insn)};
-    o.tile.global = o.tile.shared + 1 + tvm_slot_shared_layout(e, o.tile.shared->value)->rank;
-    o.extents = o.tile.global + 1 + e->kernel->slots[o.tile.global->value].rank;
-    o.tile.rank = o.extents->value;
-    for (unsigned d = 0; d < o.tile.rank; d++) o.tile.extent[d] = o.extents[1 + d].value;
-    o.barrier = o.extents + 1 + o.tile.rank;
-    o.evict = o.barrier + 1 + tvm_slot_shared_layout(e, o.barrier->value)->rank;
-    o.multicast = o.evict + 1;
-    return o;
-}
 
 /* ---- multicast: each block of a group brings a part of the tile to all of them ---- */
 
@@ -47,13 +29,11 @@ typedef struct block_group {
 } block_group;
 
 static block_group group_of(const emitter *e, const tvm_operand *axes) {
-    const uint32_t *cluster = e->kernel->cluster;
+    const uint32_t *cluster = e->k->kernel->cluster;
     block_group g = {.count = 1, .ranks = 1, .below = 1, .index = "%cluster_ctarank"};
     if (!axes || axes->kind == TVM_OPERAND_NONE) return g;
-    if (axes->value == TVM_AXES_ALL) {
-        g.count = tvm_cluster_blocks(e->kernel);
-    } else {
-        g.count = cluster[axes->value];
+    g.count = tvm_multicast_blocks(e->k->kernel, axes);
+    if (axes->value != TVM_AXES_ALL) {
         for (unsigned d = 0; d < axes->value; d++) g.below *= cluster[d];
         snprintf(g.index, sizeof g.index, "%%cluster_ctaid.%c", "xyz"[axes->value]);
     }
@@ -76,7 +56,7 @@ static bool plan_part(emitter *e, const bulk_operands *o, const block_group *gro
         if (o->tile.extent[d] % group->count != 0) continue;
         *part = (part_of_tile){.tile = o->tile, .dim = d, .is_cut = true};
         part->tile.extent[d] /= group->count;
-        if (!tvm_bulk_plan_make(e, &part->tile, BULK_LOAD, plan, why)) continue;
+        if (!tvm_bulk_plan_make(e->k, &part->tile, BULK_LOAD, plan, why)) continue;
         unsigned dim = plan->tile.lead + d;
         if (plan->tile.modes[dim] != 1 || plan->factor != 1) continue;
         part->stride = part->tile.extent[d] * plan->tile.layout->mode_stride[plan->tile.first[dim]];
@@ -84,7 +64,7 @@ static bool plan_part(emitter *e, const bulk_operands *o, const block_group *gro
         if ((uint64_t)part->stride * plan->tile.bytes % wanted == 0) return true;
     }
     *part = (part_of_tile){.tile = o->tile};
-    return tvm_bulk_plan_make(e, &part->tile, BULK_LOAD, plan, why);
+    return tvm_bulk_plan_make(e->k, &part->tile, BULK_LOAD, plan, why);
 }
 
 /* ---- by the copy engine ---- */
@@ -106,8 +86,8 @@ static reg map_address(emitter *e, uint32_t row) {
  * goes beyond it. */
 static reg narrow(emitter *e, uint32_t expr) {
     reg at = tvm_emit_expr(e, expr), out = tvm_new_r(e);
-    if (node_of(e, expr)->type.bits == 32) {
-        if (e->facts->exprs[expr].high <= COORDINATE_MAX) return at;
+    if (node_of(e->k, expr)->type.bits == 32) {
+        if (e->k->facts->exprs[expr].high <= COORDINATE_MAX) return at;
         tvm_emit(e, "min.s32 %s, %s, %d;", out.name, at.name, COORDINATE_MAX);
         return out;
     }
@@ -126,7 +106,7 @@ static reg coordinate(emitter *e, const bulk_plan *plan, unsigned dim) {
     unsigned parts = 0;
     int64_t value;
     for (unsigned i = 0; i < at->count; i++) {
-        bool is_nothing = tvm_fact_constant(e, at->expr[i], &value) && value == 0;
+        bool is_nothing = tvm_fact_constant(e->k, at->expr[i], &value) && value == 0;
         if (!is_nothing || (i + 1 == at->count && parts == 0)) part[parts++] = narrow(e, at->expr[i]);
     }
     if (parts == 1) return part[0];
@@ -169,7 +149,8 @@ static engine open_engine(emitter *e, const bulk_operands *o, bulk_plan *plan, u
     g.shared = tvm_shared_base(e);
     if (plan->tile.has_dynamic) {
         reg address = tvm_new_r(e);
-        tvm_emit(e, "mad.lo.u32 %s, %s, %u, %s;", address.name, tvm_shared_dynamic(&plan->tile).name,
+        shared_access shared = {.e = e, .tile = plan->tile};
+        tvm_emit(e, "mad.lo.u32 %s, %s, %u, %s;", address.name, tvm_shared_dynamic(&shared).name,
                  plan->tile.bytes, g.shared.name);
         g.shared = address;
     }
@@ -190,7 +171,7 @@ static uint32_t place_box(emitter *e, const bulk_operands *o, const bulk_plan *p
         reg index = plus ? word_op(e, "add.s32", g->index[d], plus) : g->index[d];
         used += (size_t)snprintf(coordinates + used, 96 - used, "%s%s", used ? ", " : "", index.name);
     }
-    return e->slots[o->tile.shared->value].shared_offset +
+    return e->k->slots[o->tile.shared->value].shared_offset +
            (plan->tile.constant + tvm_shared_linear(&plan->tile, at)) * plan->tile.bytes;
 }
 
@@ -205,18 +186,6 @@ static void start_box(emitter *e, const bulk_operands *o, const bulk_plan *plan,
         "[%s, {%s}], [%s+%u]%s%s;",
         g->leader.name, g->rank, cast, g->level2, g->shared.name, to, g->map.name, coordinates,
         barrier->address.name, barrier->plus, g->mask, g->policy);
-}
-
-bool tvm_emit_writes_global(const emitter *e, uint32_t slot) {
-    for (uint32_t i = 0; i < e->kernel->insn_count; i++) {
-        const tvm_insn *insn = &e->kernel->insns[i];
-        if (!(tvm_op(insn->op)->effects & TVM_EFFECT_WRITE_GLOBAL)) continue;
-        const tvm_operand *operands = tvm_operands(e->kernel, insn);
-        for (uint32_t o = 0; o < insn->count; o++)
-            if (operands[o].kind == TVM_OPERAND_SLOT && tvm_global_alias(e->kernel, operands[o].value, slot))
-                return true;
-    }
-    return false;
 }
 
 reg tvm_emit_elect(emitter *e, uint32_t label) {
@@ -269,7 +238,7 @@ static void by_engine(emitter *e, const bulk_operands *whole, const block_group 
     if (group->count > 1) aim(e, group, part, plan, &g);
     uint32_t behind = tvm_new_label(e);
     g.leader = tvm_emit_elect(e, behind);
-    if (tvm_emit_writes_global(e, o.tile.global->value))
+    if (tvm_writes_global(e->k->kernel, o.tile.global->value))
         tvm_emit(e, "@%s fence.proxy.async.global;", g.leader.name);
     tvm_emit(e, "@%s mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%s+%u], %u;", g.leader.name,
              barrier.address.name, barrier.plus, bytes);
@@ -306,15 +275,15 @@ static tvm_status by_threads(emitter *e, const bulk_operands *o, const char *why
 }
 
 tvm_status tvm_emit_COPY_BULK(emitter *e, const tvm_insn *insn) {
-    bulk_operands o = read_operands(e, insn);
+    bulk_operands o = tvm_bulk_operands(e->k, insn);
     block_group group = group_of(e, o.multicast);
     part_of_tile part;
     bulk_plan plan;
     char why[BULK_WHY_MAX];
     bool has_boxes =
-        tvm_bulk_plan_make(e, &o.tile, BULK_LOAD, &plan, why) && plan_part(e, &o, &group, &part, &plan);
+        tvm_bulk_plan_make(e->k, &o.tile, BULK_LOAD, &plan, why) && plan_part(e, &o, &group, &part, &plan);
     /* A run is shorter to start than several boxes, or one of wider elements than the tensor's. */
-    if ((!has_boxes || plan.count > 1 || plan.factor > 1) && e->bulk.by_engine && group.count == 1 &&
+    if ((!has_boxes || plan.count > 1 || plan.factor > 1) && e->k->bulk.by_engine && group.count == 1 &&
         tvm_emit_bulk_run(e, &o.tile, o.barrier, o.evict))
         return TVM_OK;
     if (!has_boxes) return by_threads(e, &o, why);
@@ -331,8 +300,8 @@ tvm_status tvm_emit_COPY_BULK(emitter *e, const tvm_insn *insn) {
 
 static bulk_operands read_store(const emitter *e, const tvm_operand *operands) {
     bulk_operands o = {.tile.global = operands};
-    o.tile.shared = o.tile.global + 1 + e->kernel->slots[o.tile.global->value].rank;
-    o.extents = o.tile.shared + 1 + tvm_slot_shared_layout(e, o.tile.shared->value)->rank;
+    o.tile.shared = o.tile.global + 1 + e->k->kernel->slots[o.tile.global->value].rank;
+    o.extents = o.tile.shared + 1 + tvm_slot_shared_layout(e->k, o.tile.shared->value)->rank;
     o.tile.rank = o.extents->value;
     for (unsigned d = 0; d < o.tile.rank; d++) o.tile.extent[d] = o.extents[1 + d].value;
     o.evict = o.extents + 1 + o.tile.rank;
@@ -366,7 +335,7 @@ static tvm_status store_tile(emitter *e, const tvm_operand *operands, bulk_way w
     bulk_operands o = read_store(e, operands);
     bulk_plan plan;
     char why[BULK_WHY_MAX], refused[BULK_WHY_MAX + 32];
-    if (tvm_bulk_plan_make(e, &o.tile, way, &plan, why)) {
+    if (tvm_bulk_plan_make(e->k, &o.tile, way, &plan, why)) {
         uint32_t row = tvm_abi_add_map(&e->code->abi, &plan.map);
         if (row != TVM_NONE) {
             store_by_engine(e, &o, way, &plan, row);
@@ -387,19 +356,19 @@ static tvm_status store_tile(emitter *e, const tvm_operand *operands, bulk_way w
 }
 
 tvm_status tvm_emit_STORE_BULK(emitter *e, const tvm_insn *insn) {
-    return store_tile(e, tvm_operands(e->kernel, insn), BULK_STORE);
+    return store_tile(e, tvm_operands(e->k->kernel, insn), BULK_STORE);
 }
 
 tvm_status tvm_emit_REDUCE_BULK(emitter *e, const tvm_insn *insn) {
-    return store_tile(e, tvm_operands(e->kernel, insn) + 1, BULK_ADD);
+    return store_tile(e, tvm_operands(e->k->kernel, insn) + 1, BULK_ADD);
 }
 
 /* The groups are those of the thread that started them; the others have none, and wait for it at the barrier.
  */
 tvm_status tvm_emit_WAIT_BULK(emitter *e, const tvm_insn *insn) {
-    const tvm_operand *operands = tvm_operands(e->kernel, insn);
+    const tvm_operand *operands = tvm_operands(e->k->kernel, insn);
     const char *read = operands[1].kind == TVM_OPERAND_NONE ? "" : ".read";
-    bool has_engine = tvm_target_has(e->target, TVM_HAS_BULK);
+    bool has_engine = tvm_target_has(e->k->target, TVM_HAS_BULK);
     if (has_engine) tvm_emit(e, "cp.async.bulk.wait_group%s %u;", read, operands[0].value);
     tvm_emit_barrier(e);
     tvm_explain(e, has_engine ? "cp.async.bulk.wait_group, bar.sync" : "bar.sync", 0, 1, -1,
@@ -409,29 +378,7 @@ tvm_status tvm_emit_WAIT_BULK(emitter *e, const tvm_insn *insn) {
 
 /* ---- the asynchronous proxy: PTX ISA, "Proxies" ---- */
 
-void tvm_bulk_prepare(emitter *e) {
-    char why[BULK_WHY_MAX];
-    for (uint32_t i = 0; i < e->kernel->insn_count; i++) {
-        const tvm_insn *insn = &e->kernel->insns[i];
-        bulk_plan plan;
-        if (insn->op == TVM_OP_STORE_BULK || insn->op == TVM_OP_REDUCE_BULK) {
-            /* where it stands more may be known of its indices than here */
-            if (tvm_target_has(e->target, TVM_HAS_BULK)) e->bulk.by_engine = e->bulk.stores_by_engine = true;
-            continue;
-        }
-        if (insn->op == TVM_OP_COPY_CLUSTER && tvm_target_has(e->target, TVM_HAS_BULK))
-            e->bulk.by_engine = true;
-        if (insn->op != TVM_OP_COPY_BULK) continue;
-        bulk_operands o = read_operands(e, insn);
-        if (tvm_bulk_plan_make(e, &o.tile, BULK_LOAD, &plan, why) ||
-            (group_of(e, o.multicast).count == 1 && tvm_bulk_run_may_be(e, &o.tile)))
-            e->bulk.by_engine = true;
-        else
-            e->bulk.by_threads = true;
-    }
-}
-
 /* What threads copied arrives without a word of theirs: who waited for it tells the asynchronous proxy. */
 void tvm_emit_bulk_arrived(emitter *e) {
-    if (e->bulk.by_threads && e->wgmma->used) tvm_emit(e, "fence.proxy.async.shared::cta;");
+    if (e->k->bulk.by_threads && e->k->wgmma->used) tvm_emit(e, "fence.proxy.async.shared::cta;");
 }

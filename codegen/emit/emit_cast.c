@@ -3,10 +3,10 @@
 #include <math.h>
 #include <string.h>
 
-#include "analysis.h"
 #include "groups.h"
-#include "packed.h"
-#include "scaled.h"
+#include "emit_lookup.h"
+#include "emit_packed.h"
+#include "emit_packed_float.h"
 #include "uses.h"
 
 typedef struct cast_work {
@@ -143,39 +143,6 @@ static const char *refuse_float_pairs(const emitter *e, const void *work) {
     return w->from.exponent > w->to.exponent ? "f16 has fewer exponent bits" : NULL;
 }
 
-/* Per half: bit 7 of (magnitude + addend), which tells magnitudes of at least 128 - addend. */
-static reg at_least(emitter *e, reg magnitude, uint32_t addend) {
-    return word_op(e, "and.b32", word_op(e, "add.u32", magnitude, addend * 0x10001u), 0x00800080);
-}
-
-bool tvm_float_pair_needs_mending(tvm_dtype from, tvm_dtype to) {
-    return tvm_float_has_nan(from) || (tvm_dtype_same(from, TVM_FLOAT(7, 5, 1)) && to.exponent == 5);
-}
-
-reg tvm_mend_float_pair(emitter *e, tvm_dtype from, tvm_dtype to, reg codes, reg pair) {
-    bool infinity = tvm_float_has_infinity(from), bf16 = to.exponent == 8;
-    if (!tvm_float_pair_needs_mending(from, to)) return pair;
-    if (!tvm_float_has_nan(from)) {
-        /* 2^16 * 1.5 overflows to infinity, not to the NaN that its mantissa bit makes */
-        reg carry = word_op(e, "add.u32", word_op(e, "and.b32", codes, 0x003f003f), 0x00010001);
-        reg bit = word_op(e, "and.b32", word_op(e, "shl.b32", carry, 3), 0x02000200), d = tvm_new_r(e);
-        tvm_emit(e, "lop3.b32 %s, %s, %s, 0, 0x30;", d.name, pair.name, bit.name);
-        return d;
-    }
-    reg magnitude = word_op(e, "and.b32", codes, 0x007f007f);
-    if (infinity && bf16) {
-        reg special = at_least(e, magnitude, 4), field = tvm_new_r(e), d = tvm_new_r(e);
-        tvm_emit(e, "sub.u32 %s, %s, %s;", field.name, word_op(e, "shl.b32", special, 8).name, special.name);
-        tvm_emit(e, "or.b32 %s, %s, %s;", d.name, pair.name, field.name);
-        pair = d;
-    }
-    reg nan = at_least(e, magnitude, infinity ? 3 : 1), sign = word_op(e, "shl.b32", nan, 8);
-    reg unit = word_op(e, "shr.u32", nan, 7), field = tvm_new_r(e), d = tvm_new_r(e);
-    tvm_emit(e, "sub.u32 %s, %s, %s;", field.name, sign.name, unit.name);
-    tvm_emit(e, "lop3.b32 %s, %s, %s, %s, 0x54;", d.name, pair.name, field.name, sign.name);
-    return d;
-}
-
 /* Sign, and exponent with mantissa, moved to their places in each half. */
 static reg place_fields(emitter *e, const cast_work *w, reg codes) {
     unsigned fields = w->from.bits - 1u, left = w->to.mantissa - (unsigned)w->from.mantissa;
@@ -219,7 +186,7 @@ static const char *refuse_ofp8(const emitter *e, const void *work) {
     bool to_ofp8 = tvm_dtype_same(w->to, TVM_FLOAT(8, 4, 3)) || tvm_dtype_same(w->to, TVM_FLOAT(8, 5, 2));
     bool from_f32 = tvm_dtype_same(w->from, TVM_F32) || tvm_dtype_same(w->from, TVM_BF16);
     if (!to_ofp8 || !from_f32 || w->to_packing != TVM_PACKING_LINEAR) return "";
-    if (!tvm_target_has(e->target, TVM_HAS_CVT_F8)) return "not on this target";
+    if (!tvm_target_has(e->k->target, TVM_HAS_CVT_F8)) return "not on this target";
     return w->locals % 4 ? "no whole words" : NULL;
 }
 
@@ -285,7 +252,7 @@ static bool emit_elements(emitter *e, void *work) {
     if (!begin(e, w, &writer)) return false;
     bool same = tvm_dtype_same(w->from, w->to) && tvm_dtype_is_lowbit(w->to); /* only another packing */
     bool any_nan = tvm_dtype_same(w->from, TVM_F16) && tvm_dtype_same(w->to, TVM_F32) &&
-                   tvm_feeds_arithmetic(e, w->result);
+                   tvm_feeds_arithmetic(e->k, w->result);
     bool halves = tvm_is_half(w->from) && w->from_packing == TVM_PACKING_LINEAR;
     reg both[2];
     for (uint32_t l = 0; l < w->locals; l++) {
@@ -312,52 +279,22 @@ static const candidate candidates[] = {
     {"single elements", NULL, emit_elements},
 };
 
-/* ---- a constant that follows ---- */
-
-static bool constant_number(const emitter *e, uint32_t expr, double *value) {
-    const tvm_expr *node = &e->kernel->exprs[expr];
-    int64_t integer;
-    if (node->op == TVM_EXPR_FLOAT)
-        *value = node->value.f;
-    else if (node->type.kind != TVM_KIND_FLOAT && tvm_fact_constant(e, expr, &integer))
-        *value = (double)integer;
-    else
-        return false;
-    return true;
-}
-
-bool tvm_packed_constant(const emitter *e, const tvm_insn *cast, const tvm_insn *next, double *zero,
-                         double *scale) {
-    double value;
-    const tvm_operand *x = tvm_operands(e->kernel, next), *y = x + 1;
-    bool multiplies = tvm_insn_has(next, TVM_TRAIT_FACTOR), commutes = tvm_insn_has(next, TVM_TRAIT_COMMUTES);
-    if (!multiplies && !tvm_insn_has(next, TVM_TRAIT_OFFSET)) return false;
-    if (commutes && x->kind == TVM_OPERAND_EXPR) {
-        y = x;
-        x = x + 1;
-    }
-    if (x->kind != TVM_OPERAND_SLOT || x->value != cast->result || y->kind != TVM_OPERAND_EXPR) return false;
-    if (!constant_number(e, y->value, &value)) return false;
-    *scale = multiplies ? value : 1;
-    *zero = multiplies ? 0 : commutes ? -value : value;
-    return true;
-}
-
 tvm_status tvm_emit_CAST(emitter *e, const tvm_insn *insn) {
     char from[TVM_DTYPE_NAME_MAX], to[TVM_DTYPE_NAME_MAX], detail[2 * TVM_DTYPE_NAME_MAX + 16];
-    cast_work work = {.source = tvm_operands(e->kernel, insn)[0].value, .result = insn->result, .scale = 1};
-    work.from = tvm_slot_dtype(e, work.source);
-    work.to = tvm_slot_dtype(e, work.result);
-    work.from_packing = tvm_slot_packing(e, work.source);
-    work.to_packing = tvm_slot_packing(e, work.result);
-    work.locals = tvm_layout_locals(tvm_slot_layout(e, work.source));
+    cast_work work = {
+        .source = tvm_operands(e->k->kernel, insn)[0].value, .result = insn->result, .scale = 1};
+    work.from = tvm_slot_dtype(e->k, work.source);
+    work.to = tvm_slot_dtype(e->k, work.result);
+    work.from_packing = tvm_slot_packing(e->k, work.source);
+    work.to_packing = tvm_slot_packing(e->k, work.result);
+    work.locals = tvm_layout_locals(tvm_slot_layout(e->k, work.source));
     work.lowbit = tvm_insn_has(insn, TVM_TRAIT_LOWBIT);
     snprintf(detail, sizeof detail, "%s to %s", tvm_dtype_name(work.from, from), tvm_dtype_name(work.to, to));
-    const tvm_insn *next = tvm_group_next(e, insn), *last = next ? next : insn;
-    if (next) tvm_packed_constant(e, insn, next, &work.zero, &work.scale);
+    const tvm_insn *next = tvm_group_next(e->k, insn), *last = next ? next : insn;
+    if (next) tvm_packed_constant(e->k, insn, next, &work.zero, &work.scale);
     work.result = last->result;
-    if (e->slots[last->result].scaled.is_scaled && work.from_packing == TVM_PACKING_PAIR) {
-        work.scaled = &e->slots[last->result].scaled;
+    if (e->k->slots[last->result].scaled.is_scaled && work.from_packing == TVM_PACKING_PAIR) {
+        work.scaled = &e->k->slots[last->result].scaled;
         if (work.from.kind == TVM_KIND_FLOAT) work.scale *= ldexp(1, -tvm_pair_exponent(work.from));
         snprintf(detail + strlen(detail), sizeof detail - strlen(detail), ", scaled");
     }

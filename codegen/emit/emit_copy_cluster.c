@@ -6,10 +6,9 @@
 #include <stdlib.h>
 
 #include "access.h"
-#include "caches.h"
-#include "cluster.h"
-#include "copy.h"
-#include "mbarrier.h"
+#include "emit_cluster.h"
+#include "emit_bulk.h"
+#include "emit_mbarrier.h"
 #include "numbers.h"
 #include "shared_access.h"
 
@@ -20,7 +19,7 @@ typedef struct tiles {
     uint32_t rank_of_block;                       /* an expression */
     unsigned rank;
     uint32_t extent[TVM_MAX_RANK], elements;
-    shared_tile to, from;
+    shared_access to, from;
 } tiles;
 
 /* Bytes of one tile that are bytes of the other, from the beginnings of both tensors. */
@@ -29,20 +28,20 @@ typedef struct run {
 } run;
 
 static void open_tiles(emitter *e, const tvm_insn *insn, tiles *t) {
-    const tvm_operand *operands = tvm_operands(e->kernel, insn);
+    const tvm_operand *operands = tvm_operands(e->k->kernel, insn);
     *t = (tiles){.target = operands, .elements = 1};
-    const tvm_operand *rank = operands + 1 + tvm_slot_shared_layout(e, operands->value)->rank;
+    const tvm_operand *rank = operands + 1 + tvm_slot_shared_layout(e->k, operands->value)->rank;
     t->rank_of_block = rank->value;
     t->source = rank + 1;
-    const tvm_operand *tile = t->source + 1 + tvm_slot_shared_layout(e, t->source->value)->rank;
+    const tvm_operand *tile = t->source + 1 + tvm_slot_shared_layout(e->k, t->source->value)->rank;
     t->rank = tile->value;
     for (unsigned d = 0; d < t->rank; d++) {
         t->extent[d] = tile[1 + d].value;
         t->elements *= t->extent[d];
     }
     t->barrier = tile + 1 + t->rank;
-    tvm_shared_open(e, &t->to, t->target->value, t->target + 1, t->rank, t->extent, 1);
-    tvm_shared_open(e, &t->from, t->source->value, t->source + 1, t->rank, t->extent, 1);
+    tvm_shared_access_open(e, &t->to, t->target->value, t->target + 1, t->rank, t->extent, 1);
+    tvm_shared_access_open(e, &t->from, t->source->value, t->source + 1, t->rank, t->extent, 1);
 }
 
 static void coordinates(const tiles *t, uint32_t element, uint32_t at[TVM_MAX_RANK]) {
@@ -80,26 +79,27 @@ static bool begins_well(const shared_tile *s) {
 
 /* runs: room for the elements. 0: TMA cannot do it. */
 static uint32_t find_runs(const emitter *e, const tiles *t, run *runs, char why[WHY_MAX]) {
-    if (!tvm_target_has(e->target, TVM_HAS_BULK)) {
+    if (!tvm_target_has(e->k->target, TVM_HAS_BULK)) {
         char target[16];
-        snprintf(why, WHY_MAX, "%s lacks it", tvm_target_name(e->target, target));
+        snprintf(why, WHY_MAX, "%s lacks it", tvm_target_name(e->k->target, target));
         return 0;
     }
-    if (tvm_cluster_blocks(e->kernel) == 1) { /* an illegal instruction, to an H200 (driver 580, CUDA 13.0) */
+    if (tvm_cluster_blocks(e->k->kernel) ==
+        1) { /* an illegal instruction, to an H200 (driver 580, CUDA 13.0) */
         snprintf(why, WHY_MAX, "the cluster is one block");
         return 0;
     }
-    if (!t->to.linear || !t->from.linear || !t->to.fixed || !t->from.fixed) {
+    if (!t->to.tile.linear || !t->from.tile.linear || !t->to.tile.fixed || !t->from.tile.fixed) {
         snprintf(why, WHY_MAX, "run-time indices change the order of the tile's bytes");
         return 0;
     }
     for (uint32_t i = 0; i < t->elements; i++) {
         uint32_t at[TVM_MAX_RANK] = {0};
         coordinates(t, i, at);
-        runs[i] = (run){place(&t->from, at), place(&t->to, at), t->from.bytes};
+        runs[i] = (run){place(&t->from.tile, at), place(&t->to.tile, at), t->from.tile.bytes};
     }
     uint32_t count = join(runs, t->elements);
-    bool whole = begins_well(&t->to) && begins_well(&t->from);
+    bool whole = begins_well(&t->to.tile) && begins_well(&t->from.tile);
     for (uint32_t i = 0; i < count && whole; i++)
         whole = (runs[i].from | runs[i].to | runs[i].bytes) % GRANULE == 0;
     if (whole && count <= RUNS) return count;
@@ -111,17 +111,17 @@ static uint32_t find_runs(const emitter *e, const tiles *t, run *runs, char why[
 }
 
 /* Where the tensor's run-time part begins, without the runs' bytes. */
-static reg open_address(emitter *e, shared_tile *s) {
+static reg open_address(emitter *e, shared_access *s) {
     reg base = tvm_shared_base(e), address;
-    if (!s->has_dynamic) return base;
+    if (!s->tile.has_dynamic) return base;
     reg dynamic = tvm_shared_dynamic(s);
     address = tvm_new_r(e);
-    tvm_emit(e, "mad.lo.u32 %s, %s, %u, %s;", address.name, dynamic.name, s->bytes, base.name);
+    tvm_emit(e, "mad.lo.u32 %s, %s, %u, %s;", address.name, dynamic.name, s->tile.bytes, base.name);
     return address;
 }
 
 static void by_engine(emitter *e, tiles *t, const run *runs, uint32_t count, bool guarded) {
-    bool is_far = tvm_cluster_blocks(e->kernel) > 1;
+    bool is_far = tvm_cluster_blocks(e->k->kernel) > 1;
     reg from = open_address(e, &t->from), to = open_address(e, &t->to), far = tvm_new_r(e);
     mbarrier b = tvm_mbarrier_find(e, t->barrier);
     tvm_emit(e, "add.u32 %s, %s, %u;", far.name, b.address.name, b.plus);
@@ -132,14 +132,15 @@ static void by_engine(emitter *e, tiles *t, const run *runs, uint32_t count, boo
     uint32_t behind = tvm_new_label(e);
     reg leader = tvm_emit_elect(e, behind);
     tvm_emit(e, "@%s mbarrier.expect_tx.relaxed.%s.b64 [%s], %u;", leader.name,
-             is_far ? "cluster.shared::cluster" : "cta.shared::cta", far.name, t->elements * t->from.bytes);
+             is_far ? "cluster.shared::cluster" : "cta.shared::cta", far.name,
+             t->elements * t->from.tile.bytes);
     for (uint32_t i = 0; i < count; i++)
         tvm_emit(
             e,
             "@%s cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%s+%u], [%s+%u], "
             "%u, [%s];",
-            leader.name, to.name, e->slots[t->to.slot].shared_offset + runs[i].to, from.name,
-            e->slots[t->from.slot].shared_offset + runs[i].from, runs[i].bytes, far.name);
+            leader.name, to.name, e->k->slots[t->to.tile.slot].shared_offset + runs[i].to, from.name,
+            e->k->slots[t->from.tile.slot].shared_offset + runs[i].from, runs[i].bytes, far.name);
     tvm_text_add(&e->body, "$L%u:\n", behind);
     tvm_explain(
         e, guarded || b.guarded ? "cp.async.bulk.shared::cluster guarded" : "cp.async.bulk.shared::cluster",
@@ -151,7 +152,7 @@ static void by_engine(emitter *e, tiles *t, const run *runs, uint32_t count, boo
 static void copy_element(emitter *e, tiles *t, uint32_t first) {
     static const uint32_t none[TVM_MAX_RANK] = {0};
     uint32_t threads = tvm_team_threads(e->team), below = 1;
-    unsigned bits = 8 * t->from.bytes;
+    unsigned bits = 8 * t->from.tile.bytes;
     reg number = tvm_thread_id(e), at[TVM_MAX_RANK] = {{""}}, units[4] = {tvm_new_r(e), tvm_new_r(e)};
     char guard[20] = "", operands[64];
     if (first > 0) number = tvm_pure(e, 'r', "add.u32 $, %s, %u;", number.name, first);
@@ -165,13 +166,13 @@ static void copy_element(emitter *e, tiles *t, uint32_t first) {
     }
     reg from = tvm_shared_address_of_coordinates(&t->from, at, none);
     reg to = tvm_shared_address_of_coordinates(&t->to, at, none);
-    bool is_far = tvm_cluster_blocks(e->kernel) > 1;
+    bool is_far = tvm_cluster_blocks(e->k->kernel) > 1;
     if (is_far) to = tvm_emit_cluster_address(e, to, t->rank_of_block);
     tvm_access_operands(units, bits == 64 ? 2 : 1, operands);
     tvm_emit(e, "%sld.shared.%s %s, [%s+%u];", guard, tvm_access_type(bits), operands, from.name,
-             e->slots[t->from.slot].shared_offset);
+             e->k->slots[t->from.tile.slot].shared_offset);
     tvm_emit(e, "%sst.shared%s.%s [%s+%u], %s;", guard, is_far ? "::cluster" : "", tvm_access_type(bits),
-             to.name, e->slots[t->to.slot].shared_offset, operands);
+             to.name, e->k->slots[t->to.tile.slot].shared_offset, operands);
 }
 
 static void by_threads(emitter *e, tiles *t, bool guarded, const char *why) {
@@ -179,13 +180,13 @@ static void by_threads(emitter *e, tiles *t, bool guarded, const char *why) {
     uint32_t threads = tvm_team_threads(e->team), turns = 0;
     snprintf(refused, sizeof refused, "cp.async.bulk: %s", why);
     for (uint32_t first = 0; first < t->elements; first += threads, turns++) copy_element(e, t, first);
-    if (tvm_cluster_blocks(e->kernel) == 1) { /* an arrival of each thread's own, that comes at once */
+    if (tvm_cluster_blocks(e->k->kernel) == 1) { /* an arrival of each thread's own, that comes at once */
         mbarrier b = tvm_mbarrier_find(e, t->barrier);
         tvm_emit(e, "cp.async.mbarrier.arrive.shared.b64 [%s+%u];", b.address.name, b.plus);
     }
     tvm_explain(e,
                 guarded ? "ld.shared and st.shared by element guarded" : "ld.shared and st.shared by element",
-                8 * t->from.bytes, 2 * turns, -1, refused);
+                8 * t->from.tile.bytes, 2 * turns, -1, refused);
 }
 
 tvm_status tvm_emit_COPY_CLUSTER(emitter *e, const tvm_insn *insn) {
@@ -193,7 +194,7 @@ tvm_status tvm_emit_COPY_CLUSTER(emitter *e, const tvm_insn *insn) {
     char why[WHY_MAX] = "";
     open_tiles(e, insn, &t);
     run *runs = malloc(t.elements * sizeof *runs);
-    if (!runs) return tvm_diag_no_memory(e->diags);
+    if (!runs) return tvm_diag_no_memory(e->k->diags);
     bool to = tvm_shared_guard(e, t.target->value, t.target + 1, t.rank, t.extent);
     bool from = tvm_shared_guard(e, t.source->value, t.source + 1, t.rank, t.extent);
     bool block = tvm_emit_cluster_guard(e, t.rank_of_block);

@@ -3,14 +3,13 @@
  * ends each phase that copies may belong to. How many arrivals it lacks is known from those that have been
  * counted.
  */
-#include "barrier.h"
-#include "cluster.h"
-#include "copy.h"
-#include "numbers.h"
-#include "shared_access.h"
+#include "emit_drain.h"
+
+#include "emit_cluster.h"
+#include "mbarrier_plan.h"
 
 static const tvm_insn *alloc_of(const emitter *e, uint32_t slot) {
-    const tvm_insn *at = e->kernel->insns;
+    const tvm_insn *at = e->k->kernel->insns;
     while (at->op != TVM_OP_ALLOC_BARRIER || at->result != slot) at++;
     return at;
 }
@@ -65,12 +64,11 @@ static void drain(emitter *e, drained *all, uint32_t count, const char *first) {
 static void drain_slots(emitter *e, const char *first) {
     drained all[TOGETHER];
     uint32_t count = 0;
-    for (uint32_t s = 0; s < e->kernel->slot_count; s++) {
-        const slot_state *slot = &e->slots[s];
+    for (uint32_t s = 0; s < e->k->kernel->slot_count; s++) {
+        const slot_plan *slot = &e->k->slots[s];
         if (!slot->ledger) continue;
-        const tvm_operand *arrivals = tvm_operands(e->kernel, alloc_of(e, s));
-        uint32_t needed = arrivals->kind == TVM_OPERAND_NONE ? 1 : arrivals->value;
-        for (uint32_t i = 0; i < tvm_shared_layout_span(tvm_slot_shared_layout(e, s)); i++) {
+        uint32_t needed = tvm_mbarrier_arrivals(e->k, alloc_of(e, s));
+        for (uint32_t i = 0; i < tvm_mbarrier_count(e->k, s); i++) {
             all[count++] = (drained){.at = slot->shared_offset + 8 * i,
                                      .ledger = slot->ledger + 4 * i,
                                      .needed = needed * slot->team_arrivals};
@@ -81,8 +79,8 @@ static void drain_slots(emitter *e, const char *first) {
 }
 
 static bool has_ledger(const emitter *e) {
-    for (uint32_t s = 0; s < e->kernel->slot_count; s++)
-        if (e->slots[s].ledger) return true;
+    for (uint32_t s = 0; s < e->k->kernel->slot_count; s++)
+        if (e->k->slots[s].ledger) return true;
     return false;
 }
 
@@ -99,7 +97,7 @@ static void by_first_warp(emitter *e) {
 
 /* Copies of one block may complete at another's mbarriers, and read its own memory. */
 static void drain_all(emitter *e) {
-    bool clusters = tvm_cluster_blocks(e->kernel) > 1;
+    bool clusters = tvm_cluster_blocks(e->k->kernel) > 1;
     if (clusters)
         tvm_emit_cluster_meet(e);
     else
@@ -109,8 +107,8 @@ static void drain_all(emitter *e) {
 }
 
 void tvm_emit_block_end(emitter *e) {
-    if (e->bulk.stores_by_engine) tvm_emit(e, "cp.async.bulk.wait_group.read 0;");
-    if (e->bulk.has_barriers && has_ledger(e))
+    if (e->k->bulk.stores_by_engine) tvm_emit(e, "cp.async.bulk.wait_group.read 0;");
+    if (e->has_barriers && has_ledger(e))
         drain_all(e);
     else
         tvm_emit_cluster_end(e);

@@ -40,7 +40,7 @@ static bool take_tensor(emitter *e, elementwise *w, source *s, uint32_t slot) {
     s->slot = slot;
     s->map = calloc(w->locals, sizeof *s->map);
     if (!s->map) return false;
-    tvm_layout_broadcasts(tvm_slot_layout(e, slot), tvm_slot_layout(e, w->result), s->map, NULL);
+    tvm_layout_broadcasts(tvm_slot_layout(e->k, slot), tvm_slot_layout(e->k, w->result), s->map, NULL);
     return true;
 }
 
@@ -58,12 +58,12 @@ static void take_scalar(emitter *e, elementwise *w, unsigned i, uint32_t expr) {
  * `typed`, or the result's when all of those are scalars. */
 static bool take_sources(emitter *e, elementwise *w, const tvm_insn *insn, unsigned first, unsigned count,
                          unsigned typed) {
-    const tvm_operand *operands = tvm_operands(e->kernel, insn);
+    const tvm_operand *operands = tvm_operands(e->k->kernel, insn);
     *w = (elementwise){.operation = tvm_operation_of(insn->op), .result = insn->result, .count = count};
-    w->locals = tvm_layout_locals(tvm_slot_layout(e, insn->result));
-    w->type = tvm_slot_dtype(e, insn->result);
+    w->locals = tvm_layout_locals(tvm_slot_layout(e->k, insn->result));
+    w->type = tvm_slot_dtype(e->k, insn->result);
     for (unsigned i = first + count; i-- > first + typed;)
-        if (operands[i].kind == TVM_OPERAND_SLOT) w->type = tvm_slot_dtype(e, operands[i].value);
+        if (operands[i].kind == TVM_OPERAND_SLOT) w->type = tvm_slot_dtype(e->k, operands[i].value);
     for (unsigned i = 0; i < count; i++) {
         const tvm_operand *operand = &operands[first + i];
         if (operand->kind != TVM_OPERAND_SLOT)
@@ -86,11 +86,11 @@ static bool take_power(emitter *e, elementwise *w) {
     for (unsigned i = 0; i < 2 && i < w->count; i++) {
         const source *sums = &w->sources[i];
         source *factor = &w->sources[1 - i];
-        if (sums->scalar || !e->slots[sums->slot].scaled.is_scaled) continue;
+        if (sums->scalar || !e->k->slots[sums->slot].scaled.is_scaled) continue;
         factor->times = sums->map;
         factor->sums = sums->slot;
-        factor->multiplied =
-            calloc(SCALED_CLASSES * (size_t)tvm_layout_locals(tvm_slot_layout(e, factor->slot)), sizeof(reg));
+        factor->multiplied = calloc(
+            SCALED_CLASSES * (size_t)tvm_layout_locals(tvm_slot_layout(e->k, factor->slot)), sizeof(reg));
         if (!factor->multiplied) return false;
     }
     return true;
@@ -98,7 +98,7 @@ static bool take_power(emitter *e, elementwise *w) {
 
 static reg multiplied_element(emitter *e, const source *s, uint32_t local) {
     uint32_t of = s->times[local];
-    const scaled_weights *scaled = &e->slots[s->sums].scaled;
+    const scaled_weights *scaled = &e->k->slots[s->sums].scaled;
     reg *known = &s->multiplied[SCALED_CLASSES * s->map[local] + tvm_sum_class(scaled, of)];
     if (known->name[0]) return *known;
     uint32_t factor = tvm_f32_bits((float)tvm_sum_factor(scaled, of));
@@ -111,7 +111,7 @@ static reg multiplied_element(emitter *e, const source *s, uint32_t local) {
 static reg source_element(emitter *e, const source *s, uint32_t local) {
     if (s->multiplied) return multiplied_element(e, s, local);
     if (s->scalar) return s->value;
-    if (tvm_slot_dtype(e, s->slot).bits == 32) return tvm_slot_word(e, s->slot, s->map[local]);
+    if (tvm_slot_dtype(e->k, s->slot).bits == 32) return tvm_slot_word(e, s->slot, s->map[local]);
     return tvm_read_element(e, s->slot, s->map[local], true);
 }
 
@@ -149,7 +149,7 @@ static bool begin(emitter *e, const elementwise *w, element_writer *writer) {
 static tvm_status finish(emitter *e, elementwise *w, bool taken, const candidate *candidates, size_t count) {
     char name[TVM_DTYPE_NAME_MAX];
     tvm_status status = taken ? tvm_select_candidate(e, candidates, count, w, tvm_dtype_name(w->type, name))
-                              : tvm_diag_no_memory(e->diags);
+                              : tvm_diag_no_memory(e->k->diags);
     free_sources(w);
     return status;
 }
@@ -157,7 +157,7 @@ static tvm_status finish(emitter *e, elementwise *w, bool taken, const candidate
 /* ---- whole words ---- */
 
 static const char *packed_sequence(const emitter *e, const elementwise *w) {
-    return tvm_operation_packed(w->operation, w->fast, w->type, e->target);
+    return tvm_operation_packed(w->operation, w->fast, w->type, e->k->target);
 }
 
 static const char *refuse_packed(const emitter *e, const void *work) {
@@ -251,8 +251,9 @@ static const char *refuse_ones(const emitter *e, const void *work) {
     if (w->operation != tvm_operation_of(TVM_OP_MUL) || w->type.kind != TVM_KIND_FLOAT || w->type.bits != 32)
         return "";
     if (sums->scalar || factor->scalar || sums->multiplied || factor->multiplied) return "";
-    if (sums->slot != w->result || factor->slot == w->result || !tvm_wgmma_has_sums(e, sums->slot)) return "";
-    uint32_t factors = tvm_layout_locals(tvm_slot_layout(e, factor->slot));
+    if (sums->slot != w->result || factor->slot == w->result || !tvm_wgmma_has_sums(e->k, sums->slot))
+        return "";
+    uint32_t factors = tvm_layout_locals(tvm_slot_layout(e->k, factor->slot));
     for (uint32_t l = 0; l < w->locals; l++)
         if (sums->map[l] != l) return "";
     return w->locals < LEAST_SKIPPED * factors ? "few elements of a factor" : NULL;
@@ -261,7 +262,7 @@ static const char *refuse_ones(const emitter *e, const void *work) {
 static bool emit_ones(emitter *e, void *work) {
     const elementwise *w = work;
     const source *factor = &w->sources[1];
-    uint32_t sums = w->sources[0].slot, factors = tvm_layout_locals(tvm_slot_layout(e, factor->slot));
+    uint32_t sums = w->sources[0].slot, factors = tvm_layout_locals(tvm_slot_layout(e->k, factor->slot));
     uint32_t done = tvm_new_label(e);
     reg any = tvm_new_pred(e);
     for (uint32_t f = 0; f < factors; f++) {
@@ -312,7 +313,7 @@ static bool emit_compare(emitter *e, void *work) {
     bool unordered = w->compare == TVM_NE && w->type.kind == TVM_KIND_FLOAT; /* true of NaN */
     element_writer writer;
     if (!begin(e, w, &writer)) return false;
-    e->compared = e->insn, e->compared_pred = e->next_pred;
+    e->compared = e->k->insn, e->compared_pred = e->next_pred;
     e->next_pred += w->locals;
     for (uint32_t l = 0; l < w->locals; l++) {
         reg x = source_number(e, w, &w->sources[0], l), y = source_number(e, w, &w->sources[1], l);
@@ -330,7 +331,7 @@ tvm_status tvm_emit_COMPARE(emitter *e, const tvm_insn *insn) {
     static const candidate candidates[] = {{"single elements", NULL, emit_compare}};
     elementwise w;
     bool taken = take_sources(e, &w, insn, 1, 2, 0);
-    w.compare = (tvm_compare)tvm_operands(e->kernel, insn)[0].value;
+    w.compare = (tvm_compare)tvm_operands(e->k->kernel, insn)[0].value;
     return finish(e, &w, taken, candidates, 1);
 }
 
@@ -339,7 +340,7 @@ tvm_status tvm_emit_COMPARE(emitter *e, const tvm_insn *insn) {
 /* The condition of element `local`. That of a compare right before is still in a predicate: were it read back
  * from the tensor, ptxas would make the conditions of all elements before it uses the first. */
 static reg where_condition(emitter *e, const source *s, uint32_t local) {
-    if (e->compared && e->insn == e->compared + 1 && !s->scalar && s->slot == e->compared->result)
+    if (e->compared && e->k->insn == e->compared + 1 && !s->scalar && s->slot == e->compared->result)
         return tvm_pred(e->compared_pred + s->map[local]);
     reg condition = source_element(e, s, local), predicate = tvm_new_pred(e);
     tvm_emit(e, "setp.ne.b32 %s, %s, 0;", predicate.name, condition.name);
@@ -373,7 +374,7 @@ tvm_status tvm_emit_WHERE(emitter *e, const tvm_insn *insn) {
 
 /* The code of a constant expression, converted to an element. */
 static bool constant_code(const emitter *e, uint32_t expr, tvm_dtype type, bool lowbit, uint64_t *code) {
-    const tvm_expr *node = &e->kernel->exprs[expr];
+    const tvm_expr *node = &e->k->kernel->exprs[expr];
     uint64_t value;
     if (node->op == TVM_EXPR_INTEGER)
         value = (uint64_t)node->value.i &
@@ -388,7 +389,7 @@ static bool constant_code(const emitter *e, uint32_t expr, tvm_dtype type, bool 
 
 /* 1.0 as f32 is hidden from ptxas, as the tensor may be an operand of min (tvm_least_operand). */
 static bool fill_constant(emitter *e, uint32_t slot, uint32_t locals, uint64_t code) {
-    tvm_dtype type = tvm_slot_dtype(e, slot);
+    tvm_dtype type = tvm_slot_dtype(e->k, slot);
     unsigned bits = type.bits;
     uint32_t words = tvm_tensor_words(locals, bits);
     uint8_t *string = calloc(words + 1, 4);
@@ -411,9 +412,9 @@ static bool fill_value(emitter *e, uint32_t slot, uint32_t locals, reg value) {
 }
 
 tvm_status tvm_emit_ALLOC_REGISTER(emitter *e, const tvm_insn *insn) {
-    const tvm_operand *init = insn->count ? tvm_operands(e->kernel, insn) : NULL;
-    tvm_dtype type = tvm_slot_dtype(e, insn->result);
-    uint32_t locals = tvm_layout_locals(tvm_slot_layout(e, insn->result));
+    const tvm_operand *init = insn->count ? tvm_operands(e->k->kernel, insn) : NULL;
+    tvm_dtype type = tvm_slot_dtype(e->k, insn->result);
+    uint32_t locals = tvm_layout_locals(tvm_slot_layout(e->k, insn->result));
     bool lowbit = tvm_dtype_is_lowbit(type), done;
     size_t before = e->body.size;
     uint64_t code = 0;
@@ -422,15 +423,15 @@ tvm_status tvm_emit_ALLOC_REGISTER(emitter *e, const tvm_insn *insn) {
         done = fill_constant(e, insn->result, locals, code);
     else
         done = fill_value(e, insn->result, locals, tvm_emit_expr_as(e, init->value, type, lowbit));
-    if (!done) return tvm_diag_no_memory(e->diags);
+    if (!done) return tvm_diag_no_memory(e->k->diags);
     tvm_explain(e, given ? "move of the value" : "move of zero", 0, tvm_body_lines(e, before), -1, "");
     return TVM_OK;
 }
 
 tvm_status tvm_emit_VIEW(emitter *e, const tvm_insn *insn) {
-    uint32_t from = tvm_operands(e->kernel, insn)[0].value;
+    uint32_t from = tvm_operands(e->k->kernel, insn)[0].value;
     uint32_t words =
-        tvm_tensor_words(tvm_layout_locals(tvm_slot_layout(e, from)), tvm_slot_dtype(e, from).bits);
+        tvm_tensor_words(tvm_layout_locals(tvm_slot_layout(e->k, from)), tvm_slot_dtype(e->k, from).bits);
     for (uint32_t i = 0; i < words && from != insn->result; i++)
         tvm_emit(e, "mov.b32 %s, %s;", tvm_slot_word(e, insn->result, i).name,
                  tvm_slot_word(e, from, i).name);

@@ -2,24 +2,25 @@
 #include "emit.h"
 #include "global_transfer.h"
 #include "shared_places.h"
-#include "wgmma.h"
+#include "emit_wgmma.h"
 
 static bool is_shared(const emitter *e, const tvm_operand *tensor) {
-    return e->kernel->slots[tensor->value].kind == TVM_SLOT_SHARED;
+    return e->k->kernel->slots[tensor->value].kind == TVM_SLOT_SHARED;
 }
 
 /* The operand after the tensor's indices. */
 static const tvm_operand *after_indices(const emitter *e, const tvm_operand *tensor) {
-    return tensor + 1 + tvm_slot_rank(e->program, &e->kernel->slots[tensor->value]);
+    return tensor + 1 + tvm_slot_rank(e->k->program, &e->k->kernel->slots[tensor->value]);
 }
 
 tvm_status tvm_emit_GATHER(emitter *e, const tvm_insn *insn) {
-    const tvm_operand *tensor = tvm_operands(e->kernel, insn), *evict = after_indices(e, tensor),
+    const tvm_operand *tensor = tvm_operands(e->k->kernel, insn), *evict = after_indices(e, tensor),
                       *mask = evict + 1;
     if (is_shared(e, tensor)) {
         shared_places p;
-        bool made = tvm_shared_places_open(e, &p, tensor, tvm_slot_layout(e, insn->result), mask, true);
-        tvm_status status = made ? tvm_shared_places_load(e, &p, insn->result) : tvm_diag_no_memory(e->diags);
+        bool made = tvm_shared_places_open(e, &p, tensor, tvm_slot_layout(e->k, insn->result), mask, true);
+        tvm_status status =
+            made ? tvm_shared_places_load(e, &p, insn->result) : tvm_diag_no_memory(e->k->diags);
         tvm_shared_places_close(&p);
         return status;
     }
@@ -34,14 +35,14 @@ tvm_status tvm_emit_GATHER(emitter *e, const tvm_insn *insn) {
 }
 
 tvm_status tvm_emit_SCATTER(emitter *e, const tvm_insn *insn) {
-    const tvm_operand *tensor = tvm_operands(e->kernel, insn), *source = after_indices(e, tensor),
+    const tvm_operand *tensor = tvm_operands(e->k->kernel, insn), *source = after_indices(e, tensor),
                       *mask = source + 1;
     if (is_shared(e, tensor)) {
         shared_places p;
-        const tvm_layout *layout = tvm_slot_layout(e, source->value);
+        const tvm_layout *layout = tvm_slot_layout(e->k, source->value);
         bool made = tvm_shared_places_open(e, &p, tensor, layout, mask, true);
         tvm_status status =
-            made ? tvm_shared_places_store(e, &p, source->value) : tvm_diag_no_memory(e->diags);
+            made ? tvm_shared_places_store(e, &p, source->value) : tvm_diag_no_memory(e->k->diags);
         tvm_shared_places_close(&p);
         tvm_wgmma_stored(e, layout);
         return status;

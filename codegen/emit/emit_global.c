@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "barrier.h"
-#include "caches.h"
 #include "emit.h"
 #include "global_transfer.h"
 
@@ -22,17 +21,17 @@ typedef struct bit_base {
 static void make_bit_base(transfer *t, unsigned rest, bit_base *out) {
     global_access *g = &t->g;
     emitter *e = g->e;
-    reg position = tvm_global_position(g, g->rank - 1), bit = tvm_new_rd(e), low = tvm_new_rd(e),
+    reg position = tvm_global_position(g, g->tile.rank - 1), bit = tvm_new_rd(e), low = tvm_new_rd(e),
         narrow = tvm_new_r(e);
     out->byte = tvm_new_rd(e);
     out->shift = tvm_new_r(e);
     out->crosses = tvm_new_pred(e);
-    tvm_emit(e, "mad.lo.s64 %s, %s, %u, %u;", bit.name, position.name, g->bits, rest);
+    tvm_emit(e, "mad.lo.s64 %s, %s, %u, %u;", bit.name, position.name, g->tile.bits, rest);
     tvm_emit(e, "shr.s64 %s, %s, 3;", out->byte.name, bit.name);
     tvm_emit(e, "and.b64 %s, %s, 7;", low.name, bit.name);
     tvm_emit(e, "cvt.u32.u64 %s, %s;", narrow.name, low.name);
     tvm_emit(e, "mov.b32 %s, %s;", out->shift.name, narrow.name);
-    tvm_emit(e, "setp.gt.u32 %s, %s, %u;", out->crosses.name, narrow.name, 8 - g->bits);
+    tvm_emit(e, "setp.gt.u32 %s, %s, %u;", out->crosses.name, narrow.name, 8 - g->tile.bits);
     out->made = true;
 }
 
@@ -41,14 +40,14 @@ static reg row_pointer(transfer *t, const uint32_t coordinate[TVM_MAX_RANK]) {
     global_access *g = &t->g;
     emitter *e = g->e;
     reg address = {""};
-    memcpy(address.name, e->slots[g->slot].reg, sizeof address.name);
-    for (unsigned d = 0; d + 1 < g->rank; d++) {
+    memcpy(address.name, e->slots[g->tile.slot].reg, sizeof address.name);
+    for (unsigned d = 0; d + 1 < g->tile.rank; d++) {
         reg position = tvm_global_position(g, d), stride = tvm_global_stride(g, d);
         reg at = tvm_new_rd(e), bits = tvm_new_rd(e), bytes = tvm_new_rd(e), next = tvm_new_rd(e);
         tvm_emit(e, "add.s64 %s, %s, %u;", at.name, position.name,
-                 d >= g->lead ? coordinate[d - g->lead] : 0U);
+                 d >= g->tile.lead ? coordinate[d - g->tile.lead] : 0U);
         tvm_emit(e, "mul.lo.s64 %s, %s, %s;", bits.name, at.name, stride.name);
-        tvm_emit(e, "mul.lo.s64 %s, %s, %u;", bits.name, bits.name, g->bits);
+        tvm_emit(e, "mul.lo.s64 %s, %s, %u;", bits.name, bits.name, g->tile.bits);
         tvm_emit(e, "shr.s64 %s, %s, 3;", bytes.name, bits.name);
         tvm_emit(e, "add.s64 %s, %s, %s;", next.name, address.name, bytes.name);
         address = next;
@@ -57,12 +56,12 @@ static reg row_pointer(transfer *t, const uint32_t coordinate[TVM_MAX_RANK]) {
 }
 
 static bool same_row(const global_access *g, const uint32_t a[TVM_MAX_RANK], const uint32_t b[TVM_MAX_RANK]) {
-    return memcmp(a, b, (g->tile_rank - 1) * sizeof *a) == 0;
+    return memcmp(a, b, (g->tile.tile_rank - 1) * sizeof *a) == 0;
 }
 
 static reg load_bits(transfer *t, const bit_base *base, reg row, uint32_t whole, const char *guard) {
     emitter *e = t->g.e;
-    unsigned bits = t->g.bits;
+    unsigned bits = t->g.tile.bits;
     reg address = tvm_new_rd(e), first = tvm_new_r(e), value = tvm_new_r(e);
     tvm_emit(e, "add.s64 %s, %s, %s;", address.name, row.name, base->byte.name);
     tvm_emit(e, "mov.b32 %s, 0;", first.name);
@@ -96,7 +95,7 @@ static tvm_status load_by_element(emitter *e, transfer *t) {
     for (uint32_t i = 0; i < t->map.locals; i++) {
         uint32_t coordinate[TVM_MAX_RANK];
         tvm_transfer_coordinate(t, i, coordinate);
-        uint32_t bit = coordinate[g->tile_rank - 1] * g->bits;
+        uint32_t bit = coordinate[g->tile.tile_rank - 1] * g->tile.bits;
         bit_base *base = &bases[bit % 8];
         if (!base->made) make_bit_base(t, bit % 8, base);
         if (!row.name[0] || !same_row(g, coordinate, row_at)) row = row_pointer(t, coordinate);
@@ -108,7 +107,7 @@ static tvm_status load_by_element(emitter *e, transfer *t) {
         tvm_write_element(e, &writer, load_bits(t, base, row, bit / 8, guard));
     }
     tvm_write_end(e, &writer);
-    bool crosses = (g->bits & (g->bits - 1)) != 0;
+    bool crosses = (g->tile.bits & (g->tile.bits - 1)) != 0;
     tvm_explain(e, "ld.global.u8 by element", 8, t->map.locals << crosses, -1,
                 "ld.global.v4.b32: a thread's elements begin inside bytes");
     return TVM_OK;
@@ -116,20 +115,20 @@ static tvm_status load_by_element(emitter *e, transfer *t) {
 
 /* The operand after the tensor's indices. */
 static const tvm_operand *after_indices(const emitter *e, const tvm_insn *insn) {
-    const tvm_operand *operands = tvm_operands(e->kernel, insn);
-    return operands + 1 + e->kernel->slots[operands->value].rank;
+    const tvm_operand *operands = tvm_operands(e->k->kernel, insn);
+    return operands + 1 + e->k->kernel->slots[operands->value].rank;
 }
 
 /* The mask, at this operand after the indices; NULL: bytecode of before there were any. */
 static const tvm_operand *mask_of(const emitter *e, const tvm_insn *insn, unsigned at) {
     const tvm_operand *mask = after_indices(e, insn) + at;
-    return mask < tvm_operands(e->kernel, insn) + insn->count ? mask : NULL;
+    return mask < tvm_operands(e->k->kernel, insn) + insn->count ? mask : NULL;
 }
 
 tvm_status tvm_emit_LOAD_GLOBAL(emitter *e, const tvm_insn *insn) {
     transfer t = {0};
     tvm_status status =
-        tvm_transfer_open(e, &t, tvm_operands(e->kernel, insn), insn->result, false, mask_of(e, insn, 1));
+        tvm_transfer_open(e, &t, tvm_operands(e->k->kernel, insn), insn->result, false, mask_of(e, insn, 1));
     if (status == TVM_OK) {
         unsigned align = tvm_transfer_alignment(&t);
         t.hint = tvm_cache_hint(e, after_indices(e, insn));
@@ -155,8 +154,8 @@ static unsigned store_alignment(const transfer *t) {
 
 tvm_status tvm_emit_STORE_GLOBAL(emitter *e, const tvm_insn *insn) {
     transfer t = {0};
-    tvm_status status = tvm_transfer_open(e, &t, tvm_operands(e->kernel, insn), after_indices(e, insn)->value,
-                                          true, mask_of(e, insn, 1));
+    tvm_status status = tvm_transfer_open(e, &t, tvm_operands(e->k->kernel, insn),
+                                          after_indices(e, insn)->value, true, mask_of(e, insn, 1));
     if (status == TVM_OK) {
         t.traps = tvm_global_guard_bytes(&t.g);
         status = tvm_transfer_store_all(e, &t, store_alignment(&t));
@@ -189,7 +188,7 @@ tvm_status tvm_emit_PUT_GLOBAL(emitter *e, const tvm_insn *insn) {
     transfer t = {0};
     access_plan plan = {0};
     tvm_status status =
-        tvm_transfer_open(e, &t, tvm_operands(e->kernel, insn), after_indices(e, insn)->value, true, NULL);
+        tvm_transfer_open(e, &t, tvm_operands(e->k->kernel, insn), after_indices(e, insn)->value, true, NULL);
     unsigned align = status == TVM_OK ? store_alignment(&t) : 8;
     if (status == TVM_OK) status = tvm_transfer_plan(e, &t, align, &plan);
     if (status == TVM_OK) {
@@ -236,7 +235,7 @@ static reg least_word(emitter *e, transfer *t, const access *a, const reg units[
 static tvm_status take_planned(emitter *e, transfer *t, const access_plan *plan) {
     bool *started = calloc(e->slots[t->slot].words + (size_t)1, sizeof *started);
     reg(*units)[4] = calloc(plan->count + (size_t)1, sizeof *units);
-    tvm_status status = started && units ? TVM_OK : tvm_diag_no_memory(e->diags);
+    tvm_status status = started && units ? TVM_OK : tvm_diag_no_memory(e->k->diags);
     reg pointer, predicate, least = tvm_pure(e, 'r', "mov.b32 $, -1;"), empty = tvm_new_pred(e);
     uint32_t again = tvm_new_label(e);
     for (uint32_t i = 0; i < plan->count; i++)
@@ -268,7 +267,7 @@ static tvm_status take_planned(emitter *e, transfer *t, const access_plan *plan)
 tvm_status tvm_emit_TAKE_GLOBAL(emitter *e, const tvm_insn *insn) {
     transfer t = {0};
     access_plan plan = {0};
-    tvm_status status = tvm_transfer_open(e, &t, tvm_operands(e->kernel, insn), insn->result, false, NULL);
+    tvm_status status = tvm_transfer_open(e, &t, tvm_operands(e->k->kernel, insn), insn->result, false, NULL);
     if (status == TVM_OK) {
         unsigned align = tvm_transfer_alignment(&t);
         set_exchange(e, &t);

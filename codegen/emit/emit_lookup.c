@@ -2,7 +2,7 @@
  * eight bytes, of which it looks four up at once by the nibbles of a word. The upper bytes of f16 are enough,
  * for no value has more than two bits of mantissa; bf16 takes a second table. One more PRMT a pair puts the
  * bytes together. */
-#include "packed.h"
+#include "emit_lookup.h"
 
 enum { NIBBLES = 0x77777777 };
 

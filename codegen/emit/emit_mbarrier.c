@@ -1,94 +1,24 @@
-#include "mbarrier.h"
+#include "emit_mbarrier.h"
 
 #include <stdio.h>
 
 #include "analysis.h"
 #include "barrier.h"
-#include "cluster.h"
-#include "copy.h"
+#include "emit_cluster.h"
+#include "emit_bulk.h"
+#include "mbarrier_plan.h"
 #include "numbers.h"
 #include "shared_access.h"
 
 /* Nanoseconds, at most, for which a thread may sleep in one try_wait. */
 enum { SUSPEND_HINT = 10000000 };
 
-/* Of a block, for bar. */
-enum { BARRIERS = 16 };
-
-/* ---- arrivals ---- */
-
-static uint32_t multiple_of_both(uint32_t a, uint32_t b) {
-    return a / (uint32_t)tvm_fact_gcd(a, b) * b;
-}
-
-static void note_use(emitter *e, const tvm_insn *insn, uint32_t slot, tvm_team team) {
-    slot_state *state = &e->slots[slot];
-    named_barriers *named = &state->named;
-    bool syncs = insn->op == TVM_OP_SYNC_BARRIER, arrives = syncs || insn->op == TVM_OP_ARRIVE_BARRIER;
-    if (arrives) state->team_arrivals = multiple_of_both(state->team_arrivals, team.warps);
-    if (insn->op == TVM_OP_ARRIVE_BARRIER &&
-        tvm_operands(e->kernel, insn)[insn->count - 1].kind != TVM_OPERAND_NONE &&
-        tvm_cluster_blocks(e->kernel) > 1)
-        named->refused = "other blocks of the cluster arrive";
-    else if (!arrives)
-        named->refused = "teams also wait there, or copies come";
-    else if (named->warps && named->warps != team.warps)
-        named->refused = "the teams have different numbers of warps";
-    named->syncs = named->syncs || syncs;
-    named->warps = team.warps;
-}
-
-static uint32_t count_of(const emitter *e, uint32_t slot) {
-    return tvm_shared_layout_span(tvm_slot_shared_layout(e, slot));
-}
-
-static uint32_t arrivals_of(const emitter *e, const tvm_insn *alloc) {
-    const tvm_operand *arrivals = tvm_operands(e->kernel, alloc);
-    return arrivals->kind == TVM_OPERAND_NONE ? 1 : arrivals->value;
-}
-
-static bool is_open(const emitter *e, const tvm_insn *alloc) {
-    return tvm_operands(e->kernel, alloc)[1].kind != TVM_OPERAND_NONE;
-}
-
-/* The numbers from *next on are left. */
-static void name_barriers(emitter *e, const tvm_insn *alloc, uint32_t *next) {
-    named_barriers *named = &e->slots[alloc->result].named;
-    uint32_t count = count_of(e, alloc->result), warps = arrivals_of(e, alloc) * named->warps;
-    if (!named->syncs) named->refused = "no team syncs there";
-    if (is_open(e, alloc)) named->refused = "they are open";
-    if (warps > e->kernel->warps) named->refused = "there are more arrivals than warps";
-    if (!named->refused && *next + count > BARRIERS) named->refused = "there are no more than 16";
-    if (named->refused) return;
-    named->first = *next;
-    named->threads = 32 * warps;
-    *next += count;
-}
-
-void tvm_mbarriers_plan(emitter *e) {
-    const tvm_ir_kernel *kernel = e->kernel;
-    uint32_t next = 1;
-    for (uint32_t s = 0; s < kernel->slot_count; s++) e->slots[s].team_arrivals = 1;
-    tvm_team_walk walk = {.depth = 0};
-    for (uint32_t i = 0; i < kernel->insn_count; i++) {
-        const tvm_insn *insn = &kernel->insns[i];
-        const tvm_operand *operands = tvm_operands(kernel, insn);
-        tvm_team team = tvm_team_next(&walk, kernel, insn);
-        for (uint32_t o = 0; o < insn->count; o++)
-            if (operands[o].kind == TVM_OPERAND_SLOT &&
-                kernel->slots[operands[o].value].kind == TVM_SLOT_BARRIER)
-                note_use(e, insn, operands[o].value, team);
-        if (tvm_insn_class(insn) != TVM_CLASS_SECTION) continue;
-        const tvm_role role = tvm_role_of(kernel, insn);
-        next += tvm_role_teams(&role);
-    }
-    for (uint32_t i = 0; i < kernel->insn_count; i++) {
-        const tvm_insn *insn = &kernel->insns[i];
-        if (insn->op != TVM_OP_ALLOC_BARRIER) continue;
-        name_barriers(e, insn, &next);
-        if (e->slots[insn->result].named.first) continue;
+void tvm_mbarriers_begin(emitter *e) {
+    for (uint32_t i = 0; i < e->k->kernel->insn_count; i++) {
+        const tvm_insn *insn = &e->k->kernel->insns[i];
+        if (insn->op != TVM_OP_ALLOC_BARRIER || e->k->slots[insn->result].named.first) continue;
         tvm_emit_prologue(e, "mov.b32 %s, %s;", e->slots[insn->result].reg,
-                          is_open(e, insn) ? "0xffffffff" : "0");
+                          tvm_mbarrier_is_open(e->k, insn) ? "0xffffffff" : "0");
     }
 }
 
@@ -96,18 +26,18 @@ void tvm_mbarriers_plan(emitter *e) {
 
 mbarrier tvm_mbarrier_find(emitter *e, const tvm_operand *operand) {
     uint32_t slot = operand->value, step = 1;
-    const tvm_shared_layout *layout = tvm_slot_shared_layout(e, slot);
+    const tvm_shared_layout *layout = tvm_slot_shared_layout(e->k, slot);
     mbarrier b = {.guarded = tvm_shared_guard(e, slot, operand + 1, 0, NULL)};
     for (unsigned d = layout->rank; d-- > 0; step *= layout->shape[d]) {
         uint32_t index = operand[1 + d].value;
         int64_t value;
         if (layout->shape[d] == 1) continue;
-        if (tvm_fact_constant(e, index, &value)) {
+        if (tvm_fact_constant(e->k, index, &value)) {
             b.constant += (uint32_t)value * step;
             continue;
         }
         reg at = tvm_emit_expr(e, index);
-        if (node_of(e, index)->type.bits == 64) {
+        if (node_of(e->k, index)->type.bits == 64) {
             reg narrow = tvm_new_r(e);
             tvm_emit(e, "cvt.u32.u64 %s, %s;", narrow.name, at.name);
             at = narrow;
@@ -121,7 +51,7 @@ mbarrier tvm_mbarrier_find(emitter *e, const tvm_operand *operand) {
         b.number = at;
     }
     b.address = tvm_shared_base(e);
-    b.plus = e->slots[slot].shared_offset + 8 * b.constant;
+    b.plus = e->k->slots[slot].shared_offset + 8 * b.constant;
     if (b.number.name[0]) {
         reg address = tvm_new_r(e);
         tvm_emit(e, "mad.lo.u32 %s, %s, 8, %s;", address.name, b.number.name, b.address.name);
@@ -146,30 +76,30 @@ static const char *bit_of(emitter *e, const mbarrier *b, char text[16]) {
 /* ---- instructions ---- */
 
 static void init_slot(emitter *e, const tvm_insn *insn, reg first) {
-    const slot_state *slot = &e->slots[insn->result];
-    uint32_t count = arrivals_of(e, insn) * slot->team_arrivals;
-    for (uint32_t i = 0; i < count_of(e, insn->result); i++)
+    const slot_plan *slot = &e->k->slots[insn->result];
+    uint32_t count = tvm_mbarrier_arrivals(e->k, insn) * slot->team_arrivals;
+    for (uint32_t i = 0; i < tvm_mbarrier_count(e->k, insn->result); i++)
         tvm_emit(e, "@%s mbarrier.init.shared.b64 [%s+%u], %u;", first.name, tvm_shared_base(e).name,
                  slot->shared_offset + 8 * i, count);
-    for (uint32_t i = 0; slot->ledger && i < count_of(e, insn->result); i++)
+    for (uint32_t i = 0; slot->ledger && i < tvm_mbarrier_count(e->k, insn->result); i++)
         tvm_emit(e, "@%s st.shared.b32 [%s+%u], 0;", first.name, tvm_shared_base(e).name,
                  slot->ledger + 4 * i);
 }
 
 static bool makes_mbarriers(const emitter *e, const tvm_insn *insn) {
-    return insn->op == TVM_OP_ALLOC_BARRIER && !e->slots[insn->result].named.first;
+    return insn->op == TVM_OP_ALLOC_BARRIER && !e->k->slots[insn->result].named.first;
 }
 
 /* The first of them makes those of the whole kernel. */
 static bool is_first(const emitter *e, const tvm_insn *insn) {
-    const tvm_insn *at = e->kernel->insns;
+    const tvm_insn *at = e->k->kernel->insns;
     while (!makes_mbarriers(e, at)) at++;
     return at == insn;
 }
 
 /* The fences are for other blocks of the cluster, and for copies that complete on an mbarrier. */
 tvm_status tvm_emit_ALLOC_BARRIER(emitter *e, const tvm_insn *insn) {
-    const named_barriers *named = &e->slots[insn->result].named;
+    const named_barriers *named = &e->k->slots[insn->result].named;
     char why[80];
     snprintf(why, sizeof why, "bar.sync: %s", named->refused ? named->refused : "");
     if (named->first || !is_first(e, insn)) {
@@ -177,15 +107,15 @@ tvm_status tvm_emit_ALLOC_BARRIER(emitter *e, const tvm_insn *insn) {
         return TVM_OK;
     }
     reg first = tvm_pure(e, 'p', "setp.eq.u32 $, %s, 0;", tvm_thread_id(e).name);
-    for (uint32_t i = 0; i < e->kernel->insn_count; i++)
-        if (makes_mbarriers(e, &e->kernel->insns[i])) init_slot(e, &e->kernel->insns[i], first);
-    if (tvm_target_has(e->target, TVM_HAS_CLUSTERS))
+    for (uint32_t i = 0; i < e->k->kernel->insn_count; i++)
+        if (makes_mbarriers(e, &e->k->kernel->insns[i])) init_slot(e, &e->k->kernel->insns[i], first);
+    if (tvm_target_has(e->k->target, TVM_HAS_CLUSTERS))
         tvm_emit(e, "@%s fence.mbarrier_init.release.cluster;", first.name);
-    if (tvm_target_has(e->target, TVM_HAS_BULK))
+    if (tvm_target_has(e->k->target, TVM_HAS_BULK))
         tvm_emit(e, "@%s fence.proxy.async.shared::cta;", first.name);
     tvm_emit_thread_barrier(e);
-    e->bulk.has_barriers = true;
-    tvm_explain(e, "mbarrier.init, bar.sync", 64, count_of(e, insn->result), -1, why);
+    e->has_barriers = true;
+    tvm_explain(e, "mbarrier.init, bar.sync", 64, tvm_mbarrier_count(e->k, insn->result), -1, why);
     return TVM_OK;
 }
 
@@ -197,7 +127,7 @@ static reg far_address(emitter *e, const mbarrier *b, uint32_t rank) {
 
 /* At the barriers of bar; false: there are none for the slot. */
 static bool meet(emitter *e, const tvm_operand *operands, const char *what) {
-    const named_barriers *named = &e->slots[operands->value].named;
+    const named_barriers *named = &e->k->slots[operands->value].named;
     if (!named->first) return false;
     mbarrier b = tvm_mbarrier_find(e, operands);
     tvm_emit_proxy_fence(e);
@@ -215,13 +145,13 @@ static bool meet(emitter *e, const tvm_operand *operands, const char *what) {
 /* Does a block read what another one of its cluster writes: shared memory of another block, or a global
  * tensor that the kernel writes? put-global and take-global see to it themselves. */
 static bool tells_cluster(const emitter *e) {
-    for (uint32_t i = 0; i < e->kernel->insn_count; i++) {
-        const tvm_insn *insn = &e->kernel->insns[i];
-        if (tvm_cluster_access(e->kernel, insn)) return true;
+    for (uint32_t i = 0; i < e->k->kernel->insn_count; i++) {
+        const tvm_insn *insn = &e->k->kernel->insns[i];
+        if (tvm_cluster_access(e->k->kernel, insn)) return true;
         if (!(tvm_op(insn->op)->effects & TVM_EFFECT_READ_GLOBAL) || insn->op == TVM_OP_TAKE_GLOBAL) continue;
-        const tvm_operand *operands = tvm_operands(e->kernel, insn);
+        const tvm_operand *operands = tvm_operands(e->k->kernel, insn);
         for (uint32_t o = 0; o < insn->count; o++)
-            if (operands[o].kind == TVM_OPERAND_SLOT && tvm_emit_writes_global(e, operands[o].value))
+            if (operands[o].kind == TVM_OPERAND_SLOT && tvm_writes_global(e->k->kernel, operands[o].value))
                 return true;
     }
     return false;
@@ -238,9 +168,9 @@ static void arrive_far(emitter *e, const char *address, const char *speaks, uint
 static void count_arrival(emitter *e, const tvm_operand *operands, const mbarrier *b, const tvm_operand *rank,
                           const char *speaks, uint32_t count) {
     reg address = tvm_shared_base(e);
-    uint32_t plus = e->slots[operands->value].ledger + 4 * b->constant;
-    bool is_far = rank->kind != TVM_OPERAND_NONE && tvm_cluster_blocks(e->kernel) > 1;
-    if (!e->slots[operands->value].ledger) return;
+    uint32_t plus = e->k->slots[operands->value].ledger + 4 * b->constant;
+    bool is_far = rank->kind != TVM_OPERAND_NONE && tvm_cluster_blocks(e->k->kernel) > 1;
+    if (!e->k->slots[operands->value].ledger) return;
     if (b->number.name[0]) {
         reg own = tvm_new_r(e);
         tvm_emit(e, "mad.lo.u32 %s, %s, 4, %s;", own.name, b->number.name, address.name);
@@ -259,8 +189,8 @@ static void count_arrival(emitter *e, const tvm_operand *operands, const mbarrie
 
 /* rank: of the cluster's block whose mbarrier it is; of kind NONE: this one's. */
 static mbarrier arrive(emitter *e, const tvm_operand *operands, const tvm_operand *rank) {
-    uint32_t count = e->slots[operands->value].team_arrivals / e->team.warps;
-    bool is_far = rank->kind != TVM_OPERAND_NONE && tvm_cluster_blocks(e->kernel) > 1;
+    uint32_t count = e->k->slots[operands->value].team_arrivals / e->team.warps;
+    bool is_far = rank->kind != TVM_OPERAND_NONE && tvm_cluster_blocks(e->k->kernel) > 1;
     mbarrier b = tvm_mbarrier_find(e, operands);
     if (rank->kind != TVM_OPERAND_NONE && tvm_emit_cluster_guard(e, rank->value)) b.guarded = true;
     reg lane = tvm_pure(e, 'r', "and.b32 $, %s, 31;", tvm_thread_id(e).name);
@@ -271,7 +201,7 @@ static mbarrier arrive(emitter *e, const tvm_operand *operands, const tvm_operan
     tvm_emit(e, "bar.warp.sync 0xffffffff;");
     if (is_far)
         arrive_far(e, b.address.name, speaks.name, count);
-    else if (tvm_target_has(e->target, TVM_HAS_ARRIVE_COUNT) && count > 1)
+    else if (tvm_target_has(e->k->target, TVM_HAS_ARRIVE_COUNT) && count > 1)
         tvm_emit(e, "@%s mbarrier.arrive.shared.b64 _, [%s+%u], %u;", speaks.name, b.address.name, b.plus,
                  count);
     else
@@ -281,7 +211,7 @@ static mbarrier arrive(emitter *e, const tvm_operand *operands, const tvm_operan
 }
 
 tvm_status tvm_emit_ARRIVE_BARRIER(emitter *e, const tvm_insn *insn) {
-    const tvm_operand *operands = tvm_operands(e->kernel, insn);
+    const tvm_operand *operands = tvm_operands(e->k->kernel, insn);
     if (meet(e, operands, "arrive")) return TVM_OK;
     bool guarded = arrive(e, operands, &operands[insn->count - 1]).guarded;
     tvm_explain(e, guarded ? "mbarrier.arrive guarded" : "mbarrier.arrive", 64, 1, -1, "");
@@ -291,10 +221,10 @@ tvm_status tvm_emit_ARRIVE_BARRIER(emitter *e, const tvm_insn *insn) {
 /* May who waits at the mbarriers learn there of what another block wrote? An acquire of the cluster is dear:
  * it empties the L1 cache. */
 static bool hears_cluster(const emitter *e, uint32_t slot) {
-    if (tvm_cluster_blocks(e->kernel) == 1) return false;
-    for (uint32_t i = 0; i < e->kernel->insn_count; i++) {
-        const tvm_insn *insn = &e->kernel->insns[i];
-        const tvm_operand *operands = tvm_operands(e->kernel, insn);
+    if (tvm_cluster_blocks(e->k->kernel) == 1) return false;
+    for (uint32_t i = 0; i < e->k->kernel->insn_count; i++) {
+        const tvm_insn *insn = &e->k->kernel->insns[i];
+        const tvm_operand *operands = tvm_operands(e->k->kernel, insn);
         bool is_far = insn->op == TVM_OP_COPY_CLUSTER || (insn->op == TVM_OP_ARRIVE_BARRIER &&
                                                           operands[insn->count - 1].kind != TVM_OPERAND_NONE);
         for (uint32_t o = 0; is_far && o < insn->count; o++)
@@ -307,7 +237,7 @@ static bool hears_cluster(const emitter *e, uint32_t slot) {
  */
 static void wait(emitter *e, const tvm_operand *operands, mbarrier b) {
     const char *parities = e->slots[operands->value].reg;
-    bool sleeps = tvm_target_has(e->target, TVM_HAS_TRY_WAIT);
+    bool sleeps = tvm_target_has(e->k->target, TVM_HAS_TRY_WAIT);
     const char *scope = hears_cluster(e, operands->value) ? ".acquire.cluster.shared::cta" : ".shared";
     char text[16];
     const char *bit = bit_of(e, &b, text);
@@ -329,21 +259,22 @@ static void wait(emitter *e, const tvm_operand *operands, mbarrier b) {
 }
 
 tvm_status tvm_emit_WAIT_BARRIER(emitter *e, const tvm_insn *insn) {
-    const tvm_operand *operands = tvm_operands(e->kernel, insn);
+    const tvm_operand *operands = tvm_operands(e->k->kernel, insn);
     wait(e, operands, tvm_mbarrier_find(e, operands));
-    tvm_explain(e, tvm_target_has(e->target, TVM_HAS_TRY_WAIT) ? "mbarrier.try_wait" : "mbarrier.test_wait",
+    tvm_explain(e,
+                tvm_target_has(e->k->target, TVM_HAS_TRY_WAIT) ? "mbarrier.try_wait" : "mbarrier.test_wait",
                 64, 1, -1, "");
     return TVM_OK;
 }
 
 tvm_status tvm_emit_SYNC_BARRIER(emitter *e, const tvm_insn *insn) {
-    const tvm_operand *operands = tvm_operands(e->kernel, insn);
+    const tvm_operand *operands = tvm_operands(e->k->kernel, insn);
     if (meet(e, operands, "sync")) return TVM_OK;
     static const tvm_operand here = {TVM_OPERAND_NONE, 0};
     wait(e, operands, arrive(e, operands, &here));
     tvm_explain(e,
-                tvm_target_has(e->target, TVM_HAS_TRY_WAIT) ? "mbarrier.arrive, try_wait"
-                                                            : "mbarrier.arrive, test_wait",
+                tvm_target_has(e->k->target, TVM_HAS_TRY_WAIT) ? "mbarrier.arrive, try_wait"
+                                                               : "mbarrier.arrive, test_wait",
                 64, 1, -1, "");
     return TVM_OK;
 }

@@ -8,9 +8,10 @@
 
 #include "compute.h"
 #include "emit_mma.h"
+#include "emit_mma_elements.h"
 #include "groups.h"
 #include "mma_operands.h"
-#include "scaled.h"
+#include "scaled_sums.h"
 
 enum { TEXT = 200 };
 
@@ -122,7 +123,7 @@ static bool emit_with_columns(emitter *e, const mma_operands *o, mma_tile *t) {
             step_columns(e, o, t, k, all, entry);
             emit_products(e, o, t, o->mma.c, k);
         }
-        if (e->slots[t->a].scaled.nested) tvm_subtract_nested(e, t->result, plan);
+        if (e->k->slots[t->a].scaled.nested) tvm_subtract_nested(e, t->result, plan);
         for (uint32_t i = 0; i < plan->tiles_c; i++) tvm_subtract_zero(e, t->result, i, all[entry[i]].sums);
     }
     free(all);
@@ -132,7 +133,7 @@ static bool emit_with_columns(emitter *e, const mma_operands *o, mma_tile *t) {
 
 static void emit_both(emitter *e, const mma_operands *o, mma_tile *t, const tvm_insn *next) {
     mma_tile second = *t;
-    second.b = tvm_mma_operands_of(e, next)->b;
+    second.b = tvm_mma_operands_of(e->k, next)->b;
     t->result = second.result = next->result;
     for (uint32_t k = 0; k < o->plan.tiles_k; k++) {
         emit_products(e, o, t, o->mma.c, k);
@@ -157,7 +158,7 @@ static bool is_f8(tvm_dtype type) {
  * ptxas 13.0 then takes other bits than a register's upper half where it comes to know late that the register
  * is constant, as of a load whose condition never holds. */
 static void hide_operands(emitter *e, const mma_operands *o) {
-    bool through_f16 = !tvm_target_has(e->target, TVM_HAS_MMA_F8_CORES);
+    bool through_f16 = !tvm_target_has(e->k->target, TVM_HAS_MMA_F8_CORES);
     if (!is_f8(o->mma.types->a) || !through_f16) return;
     if (!o->mma.a.is_shared) tvm_hide_constants(e, o->a);
     if (!o->mma.b.is_shared) tvm_hide_constants(e, o->b);
@@ -165,18 +166,18 @@ static void hide_operands(emitter *e, const mma_operands *o) {
 
 static tvm_status emit_words(emitter *e, const tvm_insn *insn, const mma_operands *o) {
     mma_tile t = {.a = o->a, .b = o->b, .result = insn->result};
-    const scaled_weights *scaled = &e->slots[t.a].scaled;
+    const scaled_weights *scaled = &e->k->slots[t.a].scaled;
     bool columns = scaled->is_scaled && scaled->zero != 0;
-    const tvm_insn *next = tvm_group_next(e, insn);
+    const tvm_insn *next = tvm_group_next(e->k, insn);
     hide_operands(e, o);
     if (next) {
-        hide_operands(e, tvm_mma_operands_of(e, next));
+        hide_operands(e, tvm_mma_operands_of(e->k, next));
         emit_both(e, o, &t, next);
     } else if (!columns) {
         for (uint32_t k = 0; k < o->plan.tiles_k; k++) emit_products(e, o, &t, o->mma.c, k);
         if (scaled->nested) tvm_subtract_nested(e, t.result, &o->plan);
     } else if (!emit_with_columns(e, o, &t)) {
-        return tvm_diag_no_memory(e->diags);
+        return tvm_diag_no_memory(e->k->diags);
     }
     const tvm_mma_types *types = o->mma.types;
     if (is_f8(types->a)) e->ptx_version = 84;
@@ -190,8 +191,8 @@ static tvm_status emit_words(emitter *e, const tvm_insn *insn, const mma_operand
 }
 
 tvm_status tvm_emit_MMA(emitter *e, const tvm_insn *insn) {
-    const mma_operands *o = tvm_mma_operands_of(e, insn);
+    const mma_operands *o = tvm_mma_operands_of(e->k, insn);
     tvm_status status = load_operands(e, o);
     if (status != TVM_OK) return status;
-    return tvm_mma_is_of_words(e, o) ? emit_words(e, insn, o) : tvm_emit_mma_elements(e, insn, o);
+    return tvm_mma_is_of_words(e->k, o) ? emit_words(e, insn, o) : tvm_emit_mma_elements(e, insn, o);
 }

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "compute.h"
-#include "emit_mma.h"
+#include "emit_mma_elements.h"
 
 /* Elements of the operands, or pairs of them, in registers; sums of c. */
 typedef struct elements {
@@ -14,7 +14,7 @@ typedef struct elements {
 } elements;
 
 static uint32_t locals_of(const emitter *e, uint32_t slot) {
-    return tvm_layout_locals(tvm_slot_layout(e, slot));
+    return tvm_layout_locals(tvm_slot_layout(e->k, slot));
 }
 
 static reg *read_all(emitter *e, uint32_t slot) {
@@ -70,7 +70,7 @@ static void multiply_f32(elements *x, const reg *a, const reg *b, uint32_t c, ui
 static reg *read_halves(emitter *e, uint32_t slot) {
     uint32_t pairs = locals_of(e, slot) / 2;
     reg *all = calloc(pairs, sizeof *all);
-    tvm_dtype type = tvm_slot_dtype(e, slot);
+    tvm_dtype type = tvm_slot_dtype(e->k, slot);
     for (uint32_t i = 0; all && i < pairs; i++) {
         reg half[2];
         for (unsigned j = 0; j < 2; j++)
@@ -114,7 +114,7 @@ static const way *find_way(const emitter *e, const mma_operands *o) {
                      f32 = {"fma.rn.f32", read_all, multiply_f32, 1, 1, 1, 1},
                      halves = {"mma.sync.m16n8k16.f32.f16 of f8", read_halves, multiply_halves, 8, 4, 4, 2};
     if (o->mma.types->sums == TVM_MMA_F64)
-        return tvm_target_has(e->target, TVM_HAS_MMA_F64_M16) ? &f64 : &quarters;
+        return tvm_target_has(e->k->target, TVM_HAS_MMA_F64_M16) ? &f64 : &quarters;
     return o->mma.types->is_scalar ? &f32 : &halves;
 }
 
@@ -148,7 +148,7 @@ tvm_status tvm_emit_mma_elements(emitter *e, const tvm_insn *insn, const mma_ope
     free(x.a);
     free(x.b);
     free(x.c);
-    if (!good) return tvm_diag_no_memory(e->diags);
+    if (!good) return tvm_diag_no_memory(e->k->diags);
     tvm_explain(e, by->name, 0, by->instructions * o->plan.tiles_c * o->plan.tiles_k, -1, "");
     return TVM_OK;
 }

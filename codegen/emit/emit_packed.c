@@ -9,77 +9,18 @@
  *
  * The upper bytes of the halves need no view: one PRMT puts them below the exponent of 1024, and the codes in
  * them are differences of what is left when lower ones are masked off. */
-#include "packed.h"
+#include "emit_packed.h"
 
 #include <math.h>
-#include <string.h>
 
+#include "emit_packed_float.h"
 #include "scaled.h"
-
-reg tvm_hidden_constant(emitter *e, uint32_t value) {
-    reg zero = tvm_pure(e, 'r', "shr.u32 $, %s, 16;", tvm_thread_id(e).name);
-    return tvm_pure(e, 'r', "or.b32 $, %s, 0x%x;", zero.name, (unsigned)value);
-}
-
-/* ---- views ---- */
 
 /* (a & mask) ^ pattern */
 static reg take_bits(emitter *e, reg a, uint32_t mask, uint32_t pattern) {
     reg d = tvm_new_r(e);
     if (pattern == 0) return word_op(e, "and.b32", a, mask);
     tvm_emit(e, "lop3.b32 %s, %s, 0x%08x, 0x%08x, 0x6a;", d.name, a.name, (unsigned)mask, (unsigned)pattern);
-    return d;
-}
-
-static void block_begin(block_views *v, emitter *e, uint32_t slot, uint32_t block) {
-    memset(v, 0, sizeof *v);
-    v->e = e;
-    v->recipe = tvm_pair_recipe_of(tvm_slot_dtype(e, slot));
-    v->slot = slot;
-    v->block = block;
-}
-
-reg tvm_block_view(block_views *v, unsigned view) {
-    emitter *e = v->e;
-    const tvm_pair_recipe *recipe = v->recipe;
-    if (view < recipe->words) return tvm_slot_word(e, v->slot, v->block * recipe->words + view);
-    if (v->view[view].name[0]) return v->view[view];
-    const tvm_pair_view *how = &recipe->view[view - recipe->words];
-    reg a = tvm_block_view(v, how->a), d = tvm_new_r(e);
-    if (how->op == TVM_VIEW_SHIFT) {
-        tvm_emit(e, "shr.u32 %s, %s, %u;", d.name, a.name, (unsigned)how->amount);
-    } else if (how->op == TVM_VIEW_ROTATE) {
-        tvm_emit(e, "shf.r.wrap.b32 %s, %s, %s, %u;", d.name, a.name, a.name, (unsigned)how->amount);
-    } else if (how->op == TVM_VIEW_BYTES) {
-        unsigned low = how->amount % 2u, high = 4 + how->amount / 2u;
-        tvm_emit(e, "prmt.b32 %s, %s, %s, 0x%x;", d.name, a.name, tvm_block_view(v, how->b).name,
-                 low | high << 4 | (low + 2) << 8 | (high + 2) << 12);
-    } else {
-        tvm_emit(e, "lop3.b32 %s, %s, %s, 0x%08x, 0xe4;", d.name, a.name, tvm_block_view(v, how->b).name,
-                 how->amount * 0x10001u);
-    }
-    v->view[view] = d;
-    return d;
-}
-
-/* A view shifted, to the left when distance > 0: within each half, what the caller keeps of it has stayed
- * inside. */
-reg tvm_moved_view(block_views *v, unsigned purpose, unsigned view, int distance) {
-    emitter *e = v->e;
-    const tvm_pair_recipe *recipe = v->recipe;
-    unsigned from = view;
-    int whole = distance;
-    if (view >= recipe->words && recipe->view[view - recipe->words].op == TVM_VIEW_SHIFT && distance != 0) {
-        from = recipe->view[view - recipe->words].a;
-        whole -= recipe->view[view - recipe->words].amount;
-    }
-    if (whole == 0 || distance == 0) return tvm_block_view(v, whole == 0 ? from : view);
-    if (v->moved[purpose][view].name[0] && v->distance[purpose][view] == distance)
-        return v->moved[purpose][view];
-    reg d = word_op(e, whole > 0 ? "shl.b32" : "shr.u32", tvm_block_view(v, from),
-                    (uint32_t)(whole > 0 ? whole : -whole));
-    v->moved[purpose][view] = d;
-    v->distance[purpose][view] = distance;
     return d;
 }
 
@@ -220,16 +161,6 @@ static reg convert_pair(block_views *v, const packed_cast *c, unsigned pair) {
     return c->from.kind == TVM_KIND_FLOAT ? tvm_float_pair(v, c, pair) : integer_pair(v, c, pair);
 }
 
-void tvm_write_pair(emitter *e, element_writer *writer, const tvm_dtype *wide, reg pair) {
-    if (!wide) {
-        tvm_write_word(e, writer, pair);
-        return;
-    }
-    reg half[2] = {tvm_new_h(e), tvm_new_h(e)};
-    tvm_emit(e, "mov.b32 {%s, %s}, %s;", half[0].name, half[1].name, pair.name);
-    for (unsigned i = 0; i < 2; i++) tvm_write_element(e, writer, tvm_half_to_f32(e, *wide, half[i]));
-}
-
 bool tvm_emit_packed_pairs(emitter *e, const packed_cast *c) {
     packed_cast halves = *c;
     bool wide = c->to.bits == 32;
@@ -239,7 +170,7 @@ bool tvm_emit_packed_pairs(emitter *e, const packed_cast *c) {
     const tvm_pair_recipe *recipe = tvm_pair_recipe_of(c->from);
     for (uint32_t block = 0; block < c->locals / (2u * recipe->pairs); block++) {
         block_views views;
-        block_begin(&views, e, c->source, block);
+        tvm_block_begin(&views, e, c->source, block);
         for (unsigned pair = 0; pair < recipe->pairs; pair++)
             tvm_write_pair(e, &writer, wide ? &halves.to : NULL, convert_pair(&views, &halves, pair));
     }
@@ -255,12 +186,4 @@ const char *tvm_refuse_packed_pairs(const packed_cast *c) {
     if (tvm_pair_recipe_of(c->from) == NULL) return "";
     if (wide) return tvm_float_has_nan(c->from) ? "a NaN is made that of f32" : NULL;
     return c->from.exponent > c->to.exponent ? "f16 has fewer exponent bits" : NULL;
-}
-
-bool tvm_packed_zero_is_exact(tvm_dtype from, tvm_dtype to, double zero) {
-    bool half = to.kind == TVM_KIND_FLOAT && to.bits == 16;
-    if (!tvm_dtype_is_integer(from) || !half || from.bits > 8 || zero != trunc(zero)) return false;
-    if (from.bits > to.mantissa) return zero == 0 || (zero == 128 && from.kind == TVM_KIND_UINT);
-    /* Twice the power of two that is spliced on, at most, and half of it: integers that the type has. */
-    return fabs(zero) <= ldexp(1, to.mantissa - 1);
 }

@@ -5,53 +5,42 @@
  * subnormals included, so that one exact multiplication finishes it; a multiplication by a constant that
  * follows is part of that one, and where the product of both is 1 there is none. Floats in bytes are unpacked
  * by the converter of f8_e4m3, whose exponent is as wide as theirs or wider. */
-#include "packed.h"
-
-#include <math.h>
+#include "emit_packed_float.h"
 
 enum { SIGNS = 0x80008000, F16_INFINITIES = 0x7c007c00 };
 
-static bool converts(const emitter *e, tvm_dtype from, tvm_dtype to) {
-    return tvm_target_has(e->target, TVM_HAS_CVT_F8) && to.exponent == 5 &&
-           tvm_pair_form_of(from) == TVM_FORM_BYTES;
+/* ---- infinities and NaN ---- */
+
+/* Per half: bit 7 of (magnitude + addend), which tells magnitudes of at least 128 - addend. */
+static reg at_least(emitter *e, reg magnitude, uint32_t addend) {
+    return word_op(e, "and.b32", word_op(e, "add.u32", magnitude, addend * 0x10001u), 0x00800080);
 }
 
-/* Is `to` the type whose places the fields of a view of form HALVES are made for? */
-static bool in_place(tvm_dtype from, tvm_dtype to) {
-    return tvm_pair_form_of(from) == TVM_FORM_HALVES && tvm_dtype_same(to, tvm_pair_target(from));
+reg tvm_mend_float_pair(emitter *e, tvm_dtype from, tvm_dtype to, reg codes, reg pair) {
+    bool infinity = tvm_float_has_infinity(from), bf16 = to.exponent == 8;
+    if (!tvm_float_pair_needs_mending(from, to)) return pair;
+    if (!tvm_float_has_nan(from)) {
+        /* 2^16 * 1.5 overflows to infinity, not to the NaN that its mantissa bit makes */
+        reg carry = word_op(e, "add.u32", word_op(e, "and.b32", codes, 0x003f003f), 0x00010001);
+        reg bit = word_op(e, "and.b32", word_op(e, "shl.b32", carry, 3), 0x02000200), d = tvm_new_r(e);
+        tvm_emit(e, "lop3.b32 %s, %s, %s, 0, 0x30;", d.name, pair.name, bit.name);
+        return d;
+    }
+    reg magnitude = word_op(e, "and.b32", codes, 0x007f007f);
+    if (infinity && bf16) {
+        reg special = at_least(e, magnitude, 4), field = tvm_new_r(e), d = tvm_new_r(e);
+        tvm_emit(e, "sub.u32 %s, %s, %s;", field.name, word_op(e, "shl.b32", special, 8).name, special.name);
+        tvm_emit(e, "or.b32 %s, %s, %s;", d.name, pair.name, field.name);
+        pair = d;
+    }
+    reg nan = at_least(e, magnitude, infinity ? 3 : 1), sign = word_op(e, "shl.b32", nan, 8);
+    reg unit = word_op(e, "shr.u32", nan, 7), field = tvm_new_r(e), d = tvm_new_r(e);
+    tvm_emit(e, "sub.u32 %s, %s, %s;", field.name, sign.name, unit.name);
+    tvm_emit(e, "lop3.b32 %s, %s, %s, %s, 0x54;", d.name, pair.name, field.name, sign.name);
+    return d;
 }
 
-/* log2 of what multiplies the bits put in place. */
-static int power_of(const emitter *e, tvm_dtype from, tvm_dtype to) {
-    if (converts(e, from, to) || in_place(from, to)) return tvm_pair_exponent(from);
-    return tvm_float_bias(to) - tvm_float_bias(from);
-}
-
-/* The factor, and one before it where the type does not reach as far: a power of two that is exact. 0: there
- * is none. */
-typedef struct factors {
-    double first, last;
-} factors;
-
-static factors factors_of(const emitter *e, tvm_dtype from, tvm_dtype to, double scale) {
-    factors f = {1, ldexp(tvm_decode(to, tvm_encode(to, scale)), power_of(e, from, to))};
-    if (tvm_decode(to, tvm_encode(to, f.last)) == f.last) return f;
-    f.first = ldexp(1, tvm_float_bias(to));
-    f.last /= f.first;
-    bool reached = power_of(e, from, to) > tvm_float_bias(to);
-    return reached && tvm_decode(to, tvm_encode(to, f.last)) == f.last ? f : (factors){0, 0};
-}
-
-/* May the scale be multiplied into the conversion's own factor? Yes where type `to` holds the product of
- * both: the bits in place times it are then rounded once, as the value times the scale is. Types with NaN,
- * and types whose values overflow f16 before the multiplication, are refused. */
-bool tvm_packed_scale_is_exact(const emitter *e, tvm_dtype from, tvm_dtype to, double scale) {
-    if (from.kind != TVM_KIND_FLOAT || from.bits < 4 || !tvm_is_half(to) || from.exponent > to.exponent)
-        return false;
-    if (tvm_float_pair_needs_mending(from, to)) return false;
-    factors f = factors_of(e, from, to, scale);
-    return f.first != 0 && isfinite(f.last);
-}
+/* ---- the factor ---- */
 
 static reg multiply_by(emitter *e, tvm_dtype type, reg pair, double factor) {
     if (factor == 1) return pair;
@@ -65,7 +54,7 @@ static reg multiply_by(emitter *e, tvm_dtype type, reg pair, double factor) {
 }
 
 static reg multiply(emitter *e, const packed_cast *c, reg pair) {
-    factors f = factors_of(e, c->from, c->to, c->scale);
+    packed_factors f = tvm_packed_factors(e->k, c->from, c->to, c->scale);
     return multiply_by(e, c->to, multiply_by(e, c->to, pair, f.first), f.last);
 }
 
@@ -90,11 +79,11 @@ static reg halves_pair(block_views *v, const packed_cast *c, unsigned pair) {
     emitter *e = v->e;
     const tvm_pair_field *field = &v->recipe->field[pair];
     unsigned low = tvm_pair_low(c->from),
-             left = in_place(c->from, c->to) ? low : (unsigned)(c->to.mantissa - c->from.mantissa);
+             left = tvm_packed_in_place(c->from, c->to) ? low : (unsigned)(c->to.mantissa - c->from.mantissa);
     reg view = tvm_moved_view(v, 0, field->view, (int)field->offset);
     reg placed = place(e, c->from, view, low, left), d;
     if (!tvm_float_pair_needs_mending(c->from, c->to)) return multiply(e, c, placed);
-    if (!tvm_target_has(e->target, TVM_HAS_MIN_XORSIGN)) {
+    if (!tvm_target_has(e->k->target, TVM_HAS_MIN_XORSIGN)) {
         reg codes = word_op(e, "shr.u32", placed, left);
         return tvm_mend_float_pair(e, c->from, c->to, codes, placed);
     }
@@ -136,6 +125,6 @@ static reg bytes_pair(block_views *v, const packed_cast *c, const tvm_pair_field
 
 reg tvm_float_pair(block_views *v, const packed_cast *c, unsigned pair) {
     const tvm_pair_field *field = &v->recipe->field[pair];
-    if (converts(v->e, c->from, c->to)) return converted_pair(v, c, field);
+    if (tvm_packed_converts(v->e->k, c->from, c->to)) return converted_pair(v, c, field);
     return tvm_pair_form_of(c->from) == TVM_FORM_HALVES ? halves_pair(v, c, pair) : bytes_pair(v, c, field);
 }

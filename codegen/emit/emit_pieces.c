@@ -2,138 +2,11 @@
  * places that are the same in all threads, they are other names for registers; else the pieces meet in
  * scratch memory. */
 #include "compute.h"
-#include "pieces.h"
+#include "pieces_plan.h"
 #include "scratch.h"
-#include "scratch_tile.h"
+#include "scratch_move.h"
 
 #include <stdlib.h>
-#include <string.h>
-
-/* Where a local element of the result comes from, in every thread. */
-typedef struct origin {
-    uint32_t local;
-    unsigned piece;
-} origin;
-
-typedef struct assembly {
-    tvm_pieces pieces;
-    tvm_dtype type;
-    const tvm_layout *layouts[2], *layout;
-    uint32_t result, locals;
-    origin *origins; /* NULL: threads have not what they need */
-    scratch_tile tile;
-    tile_side sides[2], whole;
-} assembly;
-
-/* ---- the plan ---- */
-
-/* The place of an element in the tensor of its result. */
-typedef struct place {
-    uint32_t at[TVM_MAX_RANK];
-} place;
-
-/* What a layout's digits add up to: element (t, l) lies at threads[t] + locals[l]. */
-typedef struct places {
-    place *threads, *locals;
-} places;
-
-static bool find_places(const tvm_layout *layout, places *out) {
-    uint32_t threads = tvm_layout_threads(layout), locals = tvm_layout_locals(layout);
-    out->threads = calloc((size_t)threads + locals, sizeof *out->threads);
-    if (!out->threads) return false;
-    out->locals = out->threads + threads;
-    for (uint32_t t = 0; t < threads; t++) tvm_layout_map(layout, t, 0, out->threads[t].at);
-    for (uint32_t l = 0; l < locals; l++) tvm_layout_map(layout, 0, l, out->locals[l].at);
-    return true;
-}
-
-/* The element of a piece, in row-major order, that the result has for element (thread, l). */
-static uint32_t source_of(const assembly *a, const places *p, uint32_t thread, uint32_t l, unsigned *piece) {
-    uint32_t index[TVM_MAX_RANK], from[TVM_MAX_RANK], flat = 0;
-    for (unsigned d = 0; d < a->layout->rank; d++) index[d] = p->threads[thread].at[d] + p->locals[l].at[d];
-    *piece = tvm_pieces_origin(&a->pieces, index, from);
-    for (unsigned d = 0; d < a->pieces.rank; d++) flat = flat * a->pieces.shapes[*piece][d] + from[d];
-    return flat;
-}
-
-/* Has every thread the element of the result's local l where thread 0 has it? */
-static bool find_origin(assembly *a, const places *p, uint32_t l, uint32_t *const *tables) {
-    origin *o = &a->origins[l];
-    uint32_t flat = source_of(a, p, 0, l, &o->piece), threads = tvm_layout_threads(a->layout);
-    uint32_t locals = tvm_layout_locals(a->layouts[o->piece]);
-    while (o->local < locals && tables[o->piece][o->local] != flat) o->local++;
-    if (o->local == locals) return false;
-    for (uint32_t t = 1; t < threads; t++) {
-        unsigned piece;
-        flat = source_of(a, p, t, l, &piece);
-        if (piece != o->piece || tables[piece][(size_t)t * locals + o->local] != flat) return false;
-    }
-    return true;
-}
-
-static bool find_origins(assembly *a, const places *p, uint32_t *const *tables) {
-    for (uint32_t l = 0; l < a->locals; l++)
-        if (!find_origin(a, p, l, tables)) return false;
-    return true;
-}
-
-static tile_side side_of(const tvm_layout *layout, uint32_t slot) {
-    return (tile_side){.layout = layout, .slot = slot, .locals = tvm_layout_locals(layout)};
-}
-
-/* The scratch tile is the source of a slice, and the result of what is made of two. */
-static void plan_tile(assembly *a) {
-    tile_side *sides[3] = {&a->sides[0], &a->whole, &a->sides[1]};
-    const tvm_layout *space = a->pieces.op == TVM_OP_SLICE ? a->layouts[0] : a->layout;
-    for (unsigned p = 0; p < a->pieces.count; p++) a->sides[p] = side_of(a->layouts[p], a->pieces.slots[p]);
-    a->whole = side_of(a->layout, a->result);
-    if (a->pieces.op == TVM_OP_SLICE) memcpy(a->whole.offset, a->pieces.offset, sizeof a->whole.offset);
-    if (a->pieces.op == TVM_OP_INSERT)
-        memcpy(a->sides[1].offset, a->pieces.offset, sizeof a->sides[1].offset);
-    if (a->pieces.op == TVM_OP_CONCAT)
-        a->sides[1].offset[a->pieces.axis] = a->pieces.shapes[0][a->pieces.axis];
-    tvm_tile_plan(&a->tile, a->type, space->rank, space->shape, sides, 1 + a->pieces.count);
-}
-
-/* False without memory. */
-static bool plan_assembly(assembly *a, const tvm_ir_program *program, const tvm_ir_kernel *kernel,
-                          const tvm_insn *insn) {
-    uint32_t *tables[2] = {NULL, NULL};
-    *a = (assembly){.result = insn->result, .layout = &program->layouts[kernel->slots[insn->result].layout]};
-    tvm_pieces_of(program, kernel, insn, tvm_operands(kernel, insn), &a->pieces);
-    a->type = kernel->slots[insn->result].dtype;
-    a->locals = tvm_layout_locals(a->layout);
-    a->origins = calloc(a->locals, sizeof *a->origins);
-    places result = {NULL, NULL};
-    bool good = a->origins != NULL && find_places(a->layout, &result);
-    for (unsigned p = 0; p < a->pieces.count; p++) {
-        a->layouts[p] = &program->layouts[kernel->slots[a->pieces.slots[p]].layout];
-        size_t entries = (size_t)tvm_layout_threads(a->layouts[p]) * tvm_layout_locals(a->layouts[p]);
-        tables[p] = malloc(entries * sizeof *tables[p]);
-        good = good && tables[p];
-        if (good) tvm_layout_table(a->layouts[p], tables[p]);
-    }
-    if (good && !find_origins(a, &result, tables)) {
-        free(a->origins);
-        a->origins = NULL;
-        plan_tile(a);
-    }
-    free(result.threads);
-    free(tables[0]);
-    free(tables[1]);
-    return good;
-}
-
-uint64_t tvm_pieces_scratch(const tvm_ir_program *program, const tvm_ir_kernel *kernel, const tvm_insn *insn,
-                            tvm_target target, uint64_t taken) {
-    assembly a;
-    (void)target, (void)taken;
-    bool good = plan_assembly(&a, program, kernel, insn), through = good && !a.origins;
-    free(a.origins);
-    return through ? tvm_tile_bytes(&a.tile) : 0;
-}
-
-/* ---- the code ---- */
 
 /* Runs of elements that make words go as words. */
 static bool emit_registers(emitter *e, const assembly *a) {
@@ -171,10 +44,10 @@ static bool emit_scratch(emitter *e, const assembly *a) {
 tvm_status tvm_emit_PIECES(emitter *e, const tvm_insn *insn) {
     assembly a;
     size_t before = e->body.size;
-    bool done = plan_assembly(&a, e->program, e->kernel, insn), registers = done && a.origins;
+    bool done = tvm_pieces_plan(&a, e->k->program, e->k->kernel, insn), registers = done && a.origins;
     done = done && (registers ? emit_registers : emit_scratch)(e, &a);
     free(a.origins);
-    if (!done) return tvm_diag_no_memory(e->diags);
+    if (!done) return tvm_diag_no_memory(e->k->diags);
     tvm_explain(e, registers ? "other registers" : "through shared memory", 0, tvm_body_lines(e, before), -1,
                 registers ? "" : "other registers: threads hold other elements");
     return TVM_OK;

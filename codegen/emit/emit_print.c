@@ -10,12 +10,9 @@
 
 #include "barrier.h"
 #include "scratch.h"
+#include "scratch_need.h"
 
-enum {
-    BLOCK_AXES = 3,
-    PIECE = 31,     /* values of one vprintf, which takes 32 arguments */
-    VALUE_BYTES = 8 /* of an argument */
-};
+enum { BLOCK_AXES = 3 };
 
 /* ---- vprintf ---- */
 
@@ -87,20 +84,14 @@ typedef struct printer {
     reg row, piece; /* of this turn */
 } printer;
 
-uint64_t tvm_print_scratch(const tvm_ir_program *program, const tvm_ir_kernel *kernel, const tvm_insn *insn,
-                           tvm_target target, uint64_t taken) {
-    (void)program, (void)kernel, (void)insn, (void)target, (void)taken;
-    return PIECE * VALUE_BYTES;
-}
-
 static void plan_printer(emitter *e, printer *p, const tvm_insn *insn) {
-    *p = (printer){.slot = tvm_operands(e->kernel, insn)[0].value};
-    p->layout = tvm_slot_layout(e, p->slot);
-    p->type = tvm_slot_dtype(e, p->slot);
+    *p = (printer){.slot = tvm_operands(e->k->kernel, insn)[0].value};
+    p->layout = tvm_slot_layout(e->k, p->slot);
+    p->type = tvm_slot_dtype(e->k, p->slot);
     p->shown = shown_type(p->type);
     const tvm_layout *l = p->layout;
     p->columns = l->shape[l->rank - 1];
-    p->pieces = (p->columns + PIECE - 1) / PIECE;
+    p->pieces = (p->columns + PRINT_PIECE - 1) / PRINT_PIECE;
     p->rows = tvm_layout_elements(l) / p->columns;
     p->of_matrix = l->rank > 1 ? l->shape[l->rank - 2] : 1;
     uint32_t stride = 1;
@@ -115,7 +106,7 @@ static void plan_printer(emitter *e, printer *p, const tvm_insn *insn) {
 
 /* `%x: f16[16, 64] in block (0, 0, 0)` */
 static void declare_header(emitter *e, const printer *p) {
-    const char *name = tvm_string(e->program, e->kernel->slots[p->slot].name);
+    const char *name = tvm_string(e->k->program, e->k->kernel->slots[p->slot].name);
     char type[TVM_DTYPE_NAME_MAX];
     tvm_text format = {0};
     tvm_text_puts(&format, "%%");
@@ -134,8 +125,8 @@ static void declare_rows(emitter *e, const printer *p) {
     tvm_text matrix = {0}, within = {0}, last = {0};
     for (unsigned d = 0; d + 2 < p->layout->rank; d++) tvm_text_puts(&matrix, d ? ", %u" : "[%u");
     tvm_text_puts(&matrix, ", :, :]\n");
-    for (uint32_t i = 0; i < PIECE; i++) tvm_text_add(&within, "%s ", conversion);
-    for (uint32_t i = 0, count = p->columns - (p->pieces - 1) * PIECE; i < count; i++)
+    for (uint32_t i = 0; i < PRINT_PIECE; i++) tvm_text_add(&within, "%s ", conversion);
+    for (uint32_t i = 0, count = p->columns - (p->pieces - 1) * PRINT_PIECE; i < count; i++)
         tvm_text_add(&last, "%s%s", conversion, i + 1 == count ? "\n" : " ");
     if (p->layout->rank > 2) declare_text(e, "matrix", &matrix);
     if (p->pieces > 1) declare_text(e, "within", &within);
@@ -160,11 +151,11 @@ static void print_header(emitter *e) {
 static void gather_piece(emitter *e, const printer *p) {
     reg first = tvm_new_r(e), base = tvm_scratch_base(e);
     reg start = word_op(e, "mul.lo.u32", p->row, p->columns),
-        within = word_op(e, "mul.lo.u32", p->piece, PIECE);
+        within = word_op(e, "mul.lo.u32", p->piece, PRINT_PIECE);
     reg left = tvm_new_r(e), count = tvm_new_r(e);
     tvm_emit(e, "add.u32 %s, %s, %s;", first.name, start.name, within.name);
     tvm_emit(e, "sub.u32 %s, %u, %s;", left.name, (unsigned)p->columns, within.name);
-    tvm_emit(e, "min.u32 %s, %s, %u;", count.name, left.name, (unsigned)PIECE);
+    tvm_emit(e, "min.u32 %s, %s, %u;", count.name, left.name, (unsigned)PRINT_PIECE);
     for (uint32_t l = 0, locals = tvm_layout_locals(p->layout); l < locals; l++) {
         uint32_t at = tvm_layout_element(p->layout, 0, l);
         reg place = tvm_new_r(e), from = tvm_new_r(e), address = tvm_new_r(e), inside = tvm_new_pred(e);
@@ -175,7 +166,8 @@ static void gather_piece(emitter *e, const printer *p) {
         tvm_emit(e, "sub.u32 %s, %s, %s;", from.name, place.name, first.name);
         tvm_emit(e, "setp.lt.u32 %s, %s, %s;", inside.name, from.name, count.name);
         reg value = tvm_emit_convert(e, p->shown, p->type, tvm_read_element(e, p->slot, l, false), false);
-        tvm_emit(e, "mad.lo.u32 %s, %s, %u, %s;", address.name, from.name, (unsigned)VALUE_BYTES, base.name);
+        tvm_emit(e, "mad.lo.u32 %s, %s, %u, %s;", address.name, from.name, (unsigned)PRINT_VALUE_BYTES,
+                 base.name);
         tvm_emit(e, "@%s st.shared.%s [%s+%u], %s;", inside.name, tvm_element_suffix(p->shown), address.name,
                  (unsigned)p->scratch, value.name);
     }
@@ -201,11 +193,11 @@ static void print_matrix(emitter *e, const printer *p) {
 static void print_piece(emitter *e, const printer *p) {
     uint32_t last = tvm_new_label(e), done = tvm_new_label(e);
     if (p->layout->rank > 2) print_matrix(e, p);
-    for (unsigned i = 0; i < PIECE && i < p->columns; i++) {
+    for (unsigned i = 0; i < PRINT_PIECE && i < p->columns; i++) {
         reg value = tvm_new_rd(e);
         tvm_emit(e, "ld.shared.b64 %s, [%s+%u];", value.name, tvm_scratch_base(e).name,
-                 (unsigned)(p->scratch + VALUE_BYTES * i));
-        tvm_emit(e, "st.local.b64 [arguments+%u], %s;", (unsigned)(VALUE_BYTES * i), value.name);
+                 (unsigned)(p->scratch + PRINT_VALUE_BYTES * i));
+        tvm_emit(e, "st.local.b64 [arguments+%u], %s;", (unsigned)(PRINT_VALUE_BYTES * i), value.name);
     }
     if (p->pieces > 1) {
         reg ends = tvm_new_pred(e);
@@ -242,11 +234,11 @@ tvm_status tvm_emit_PRINT_TENSOR(emitter *e, const tvm_insn *insn) {
     printer p;
     plan_printer(e, &p, insn);
     tvm_scratch_base(e);
-    p.scratch = tvm_scratch_begin(e, PIECE * VALUE_BYTES);
+    p.scratch = tvm_scratch_begin(e, PRINT_PIECE * PRINT_VALUE_BYTES);
     tvm_emit(e, "{");
     declare_header(e, &p);
     declare_rows(e, &p);
-    tvm_emit(e, ".local .align 8 .b8 arguments[%u];", (unsigned)(PIECE * VALUE_BYTES));
+    tvm_emit(e, ".local .align 8 .b8 arguments[%u];", (unsigned)(PRINT_PIECE * PRINT_VALUE_BYTES));
     print_header(e);
     print_rows(e, &p);
     tvm_emit(e, "}");
@@ -258,12 +250,12 @@ tvm_status tvm_emit_PRINT_TENSOR(emitter *e, const tvm_insn *insn) {
 
 /* The text with a conversion in place of each {}, and the end of the line. */
 static void declare_line(emitter *e, const tvm_insn *insn) {
-    const tvm_operand *operands = tvm_operands(e->kernel, insn);
-    const char *text = tvm_string(e->program, operands[0].value), *place;
+    const tvm_operand *operands = tvm_operands(e->k->kernel, insn);
+    const char *text = tvm_string(e->k->program, operands[0].value), *place;
     tvm_text format = {0};
     for (unsigned i = 2; (place = strstr(text, "{}")) != NULL; text = place + 2, i++) {
         add_literal(&format, text, (size_t)(place - text));
-        tvm_text_puts(&format, conversion_of(node_of(e, operands[i].value)->type));
+        tvm_text_puts(&format, conversion_of(node_of(e->k, operands[i].value)->type));
     }
     add_literal(&format, text, strlen(text));
     tvm_text_puts(&format, "\n");
@@ -272,20 +264,20 @@ static void declare_line(emitter *e, const tvm_insn *insn) {
 }
 
 tvm_status tvm_emit_PRINTF(emitter *e, const tvm_insn *insn) {
-    const tvm_operand *operands = tvm_operands(e->kernel, insn);
+    const tvm_operand *operands = tvm_operands(e->k->kernel, insn);
     unsigned count = operands[1].value;
     uint32_t end = tvm_new_label(e);
     reg values[TVM_MAX_RANK];
     for (unsigned i = 0; i < count; i++)
         values[i] = tvm_emit_expr_as(e, operands[2 + i].value,
-                                     shown_type(node_of(e, operands[2 + i].value)->type), false);
+                                     shown_type(node_of(e->k, operands[2 + i].value)->type), false);
     tvm_emit(e, "{");
     declare_line(e, insn);
     tvm_emit(e, ".local .align 8 .b8 arguments[%u];", 8 * count + 8);
     first_thread_alone(e, end);
     for (unsigned i = 0; i < count; i++)
         tvm_emit(e, "st.local.%s [arguments+%u], %s;",
-                 tvm_element_suffix(shown_type(node_of(e, operands[2 + i].value)->type)), 8 * i,
+                 tvm_element_suffix(shown_type(node_of(e->k, operands[2 + i].value)->type)), 8 * i,
                  values[i].name);
     call_vprintf(e, "format");
     tvm_emit(e, "}");
@@ -297,7 +289,7 @@ tvm_status tvm_emit_PRINTF(emitter *e, const tvm_insn *insn) {
 /* ---- faults ---- */
 
 tvm_status tvm_emit_ASSERT(emitter *e, const tvm_insn *insn) {
-    tvm_emit_trap(e, tvm_emit_condition(e, tvm_operands(e->kernel, insn)[0].value), false);
+    tvm_emit_trap(e, tvm_emit_condition(e, tvm_operands(e->k->kernel, insn)[0].value), false);
     tvm_explain(e, "trap", 0, 1, -1, "");
     return TVM_OK;
 }

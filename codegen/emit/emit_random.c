@@ -30,7 +30,7 @@ static reg low_word(emitter *e, reg wide, bool high) {
 
 /* An integer operand as 64 bits. */
 static reg wide_operand(emitter *e, const tvm_operand *operand) {
-    tvm_dtype type = e->kernel->exprs[operand->value].type;
+    tvm_dtype type = e->k->kernel->exprs[operand->value].type;
     reg value = tvm_emit_expr(e, operand->value);
     if (type.bits == 64) return value;
     reg wide = tvm_new_rd(e);
@@ -64,10 +64,10 @@ static void find_position(emitter *e, philox *p, const tvm_layout *layout) {
 }
 
 static void begin(emitter *e, philox *p, const tvm_insn *insn) {
-    const tvm_operand *operands = tvm_operands(e->kernel, insn);
+    const tvm_operand *operands = tvm_operands(e->k->kernel, insn);
     *p = (philox){0};
     make_keys(e, p, &operands[0]);
-    find_position(e, p, tvm_slot_layout(e, insn->result));
+    find_position(e, p, tvm_slot_layout(e->k, insn->result));
     p->offset = wide_operand(e, &operands[1]);
     if (p->varies && p->aligned) {
         reg counters = tvm_pure(e, 'r', "shr.u32 $, %s, 2;", p->position.name), sum = tvm_new_rd(e);
@@ -235,7 +235,7 @@ static reg element_of(emitter *e, unsigned op, reg word) {
 }
 
 tvm_status tvm_emit_RANDOM(emitter *e, const tvm_insn *insn) {
-    const tvm_layout *layout = tvm_slot_layout(e, insn->result);
+    const tvm_layout *layout = tvm_slot_layout(e->k, insn->result);
     uint32_t locals = tvm_layout_locals(layout), count = 0;
     counter_words *made = malloc(locals * sizeof *made);
     size_t before = e->body.size;
@@ -243,7 +243,7 @@ tvm_status tvm_emit_RANDOM(emitter *e, const tvm_insn *insn) {
     philox p;
     if (!made || !tvm_write_begin(e, &writer, insn->result)) {
         free(made);
-        return tvm_diag_no_memory(e->diags);
+        return tvm_diag_no_memory(e->k->diags);
     }
     begin(e, &p, insn);
     for (uint32_t l = 0; l < locals; l++) {

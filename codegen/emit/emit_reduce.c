@@ -5,132 +5,25 @@
  * are partners and the order does not matter); the rest goes through shared memory. Where a warp is left with
  * one partial result, each warp reads those of its warps, side by side; else every thread reads the partial
  * results it needs, 16 bytes at a time, and combines them itself. */
-#include "reduce.h"
 #include "access.h"
-#include "barrier.h"
-#include "caches.h"
 #include "compute.h"
 #include "numbers.h"
 #include "reduce_op.h"
+#include "reduce_plan.h"
 #include "scratch.h"
 
 #include <stdlib.h>
 
 enum {
     WARP = 32,
-    CHUNK = 16,     /* outputs of a thread that are exchanged at a time, where there is memory for so many */
     VECTOR = 4,     /* registers of one access to it */
     READ_BY_ALL = 8 /* partial results that every thread reads itself; more are spread over the lanes */
 };
-
-/* A digit of the thread number that counts along the reduced axes, and how many of its low bits the shuffles
- * have dealt with. */
-typedef struct axis_digit {
-    uint32_t size, stride;
-    uint32_t shuffled;
-} axis_digit;
 
 /* A value on its way; of argmax and argmin with the position that it has along the axes. */
 typedef struct partial {
     reg value, position;
 } partial;
-
-typedef struct reduction {
-    reduce_op op;
-    uint32_t axes;
-    bool is_position;
-    uint32_t source, result, locals, outputs;
-    const tvm_layout *layout;
-    axis_digit digits[TVM_MAX_MODES]; /* most significant first */
-    unsigned digit_count;
-    uint32_t partials;
-    bool tree;
-    uint32_t lane_masks[5];
-    unsigned shuffles;
-    uint32_t exchanged; /* partial results left after the shuffles */
-    uint32_t threads;
-    uint32_t places;  /* threads, or warps where each has one partial result of an output */
-    uint32_t chunk;   /* outputs exchanged at a time */
-    uint32_t scratch; /* of the chunk: bytes from the start of the block's shared memory */
-} reduction;
-
-/* ---- planning ---- */
-
-/* The modes of the axes that are spatial, most significant first, with their weights in the thread number. */
-static void find_digits(reduction *r) {
-    const tvm_layout *layout = r->layout;
-    for (unsigned m = 0; m < layout->modes; m++) {
-        if (!(r->axes >> layout->mode_dim[m] & 1)) continue;
-        uint32_t stride = 1;
-        for (unsigned i = layout->spatials; i-- > 0;) {
-            int32_t entry = layout->spatial[i];
-            if (entry == (int32_t)m)
-                r->digits[r->digit_count++] = (axis_digit){layout->mode_size[m], stride, 0};
-            stride *= entry < 0 ? (uint32_t)-entry : layout->mode_size[entry];
-        }
-    }
-    r->partials = 1;
-    for (unsigned i = 0; i < r->digit_count; i++) r->partials *= r->digits[i].size;
-    r->tree = tvm_is_power_of_two(r->partials);
-}
-
-/* Levels of the tree, lowest first, whose partner is the lane that differs in one bit. */
-static void find_shuffles(reduction *r) {
-    r->exchanged = r->partials;
-    if (!r->tree) return;
-    for (unsigned i = r->digit_count; i-- > 0;) {
-        axis_digit *digit = &r->digits[i];
-        for (; 1u << digit->shuffled < digit->size; digit->shuffled++) {
-            uint32_t distance = digit->stride << digit->shuffled;
-            if (!tvm_is_power_of_two(digit->stride) || distance >= WARP) return;
-            r->lane_masks[r->shuffles++] = distance;
-            r->exchanged /= 2;
-        }
-    }
-}
-
-static void plan_reduction(reduction *r, const tvm_ir_program *program, const tvm_ir_kernel *kernel,
-                           const tvm_insn *insn) {
-    const tvm_operand *operands = tvm_operands(kernel, insn);
-    const tvm_slot *source = &kernel->slots[operands[1].value];
-    *r = (reduction){.op = tvm_reduce_op(source->dtype, operands[0].value),
-                     .source = operands[1].value,
-                     .result = insn->result,
-                     .axes = tvm_reduce_axes(operands, insn->count),
-                     .layout = &program->layouts[source->layout]};
-    r->is_position = tvm_reduce_is_position(r->op.operation);
-    r->locals = tvm_layout_locals(r->layout);
-    r->outputs = tvm_layout_locals(&program->layouts[kernel->slots[insn->result].layout]);
-    r->threads = tvm_layout_threads(r->layout);
-    find_digits(r);
-    find_shuffles(r);
-    r->places = r->shuffles == 5 ? r->threads / WARP : r->threads;
-}
-
-static uint32_t value_bytes(const reduction *r) {
-    return r->op.compute.bits == 64 ? 8 : 4;
-}
-
-/* Of an output in scratch memory, values and positions. */
-static uint32_t output_bytes(const reduction *r) {
-    return r->places * (value_bytes(r) + (r->is_position ? 4 : 0));
-}
-
-/* Fewer than CHUNK where the block has too little shared memory left. */
-static uint32_t chunk_of(const reduction *r, tvm_target target, uint64_t taken) {
-    uint64_t left = tvm_target_shared_bytes(target), each = output_bytes(r);
-    uint32_t chunk = r->outputs < CHUNK ? r->outputs : CHUNK;
-    left -= taken < left ? taken : left;
-    while (chunk > 1 && chunk * each > left) chunk = (chunk + 1) / 2;
-    return chunk;
-}
-
-uint64_t tvm_reduce_scratch(const tvm_ir_program *program, const tvm_ir_kernel *kernel, const tvm_insn *insn,
-                            tvm_target target, uint64_t taken) {
-    reduction r;
-    plan_reduction(&r, program, kernel, insn);
-    return r.exchanged > 1 ? (uint64_t)chunk_of(&r, target, taken) * output_bytes(&r) : 0;
-}
 
 /* ---- two values ---- */
 
@@ -138,9 +31,9 @@ uint64_t tvm_reduce_scratch(const tvm_ir_program *program, const tvm_ir_kernel *
 static reg comes_first(emitter *e, const reduction *r, partial x, partial y) {
     reg better = tvm_new_pred(e), same = tvm_new_pred(e), before = tvm_new_pred(e), tie = tvm_new_pred(e),
         first = tvm_new_pred(e);
-    tvm_emit(e, "setp.%s.%s %s, %s, %s;", r->op.operation == TVM_REDUCE_ARGMAX ? "gt" : "lt", r->op.suffix,
-             better.name, y.value.name, x.value.name);
-    tvm_emit(e, "setp.eq.%s %s, %s, %s;", r->op.suffix, same.name, y.value.name, x.value.name);
+    tvm_emit(e, "setp.%s.%s %s, %s, %s;", r->op.operation == TVM_REDUCE_ARGMAX ? "gt" : "lt",
+             tvm_reduce_suffix(&r->op), better.name, y.value.name, x.value.name);
+    tvm_emit(e, "setp.eq.%s %s, %s, %s;", tvm_reduce_suffix(&r->op), same.name, y.value.name, x.value.name);
     tvm_emit(e, "setp.lt.s32 %s, %s, %s;", before.name, y.position.name, x.position.name);
     tvm_emit(e, "and.pred %s, %s, %s;", tie.name, same.name, before.name);
     tvm_emit(e, "or.pred %s, %s, %s;", first.name, better.name, tie.name);
@@ -155,7 +48,8 @@ static partial combine(emitter *e, const reduction *r, partial x, partial y) {
         tvm_emit(e, "selp.b32 %s, %s, %s, %s;", d.position.name, y.position.name, x.position.name,
                  first.name);
     }
-    tvm_emit(e, "%s.%s %s, %s, %s;", r->op.name, r->op.suffix, d.value.name, x.value.name, y.value.name);
+    tvm_emit(e, "%s.%s %s, %s, %s;", tvm_reduce_name(&r->op), tvm_reduce_suffix(&r->op), d.value.name,
+             x.value.name, y.value.name);
     return d;
 }
 
@@ -217,7 +111,7 @@ static reg without_nan(emitter *e, const reduction *r, reg value) {
     bool max = r->op.operation == TVM_REDUCE_ARGMAX;
     if (r->op.compute.kind != TVM_KIND_FLOAT) return value;
     reg d = tvm_new_element(e, r->op.compute);
-    tvm_emit(e, "%s.%s %s, %s, %s;", r->op.name, r->op.suffix, d.name, value.name,
+    tvm_emit(e, "%s.%s %s, %s, %s;", tvm_reduce_name(&r->op), tvm_reduce_suffix(&r->op), d.name, value.name,
              r->op.compute.bits == 64 ? (max ? "0dFFF0000000000000" : "0d7FF0000000000000")
                                       : (max ? "0fFF800000" : "0f7F800000"));
     return d;
@@ -237,10 +131,11 @@ static void find_own(emitter *e, const reduction *r, const uint32_t *map, const 
         }
         reg better = tvm_new_pred(e), best = tvm_new_element(e, r->op.compute);
         tvm_emit(e, "setp.%s.%s %s, %s, %s;", r->op.operation == TVM_REDUCE_ARGMAX ? "gt" : "lt",
-                 r->op.suffix, better.name, value.name, output->value.name);
+                 tvm_reduce_suffix(&r->op), better.name, value.name, output->value.name);
         tvm_emit(e, "selp.b32 %s, %u, %s, %s;", position.name, (unsigned)order[i].position,
                  output->position.name, better.name);
-        tvm_emit(e, "%s.%s %s, %s, %s;", r->op.name, r->op.suffix, best.name, output->value.name, value.name);
+        tvm_emit(e, "%s.%s %s, %s, %s;", tvm_reduce_name(&r->op), tvm_reduce_suffix(&r->op), best.name,
+                 output->value.name, value.name);
         *output = (partial){best, position};
     }
 }
@@ -283,7 +178,8 @@ static bool is_redux(const reduction *r) {
 
 static partial combine_warp(emitter *e, const reduction *r, partial x) {
     partial d = {.value = tvm_new_r(e)};
-    tvm_emit(e, "redux.sync.%s.%s %s, %s, 0xffffffff;", r->op.name, r->op.suffix, d.value.name, x.value.name);
+    tvm_emit(e, "redux.sync.%s.%s %s, %s, 0xffffffff;", tvm_reduce_name(&r->op), tvm_reduce_suffix(&r->op),
+             d.value.name, x.value.name);
     return d;
 }
 
@@ -372,11 +268,12 @@ static reg number_of(emitter *e, const reduction *r) {
 static partial combine_read(emitter *e, const reduction *r, reg first, reg first_position, uint32_t offset,
                             uint32_t offset_position) {
     partial all[READ_BY_ALL];
-    uint32_t most = 16 / value_bytes(r), width = r->exchanged < most ? r->exchanged : most;
+    uint32_t most = 16 / tvm_reduce_value_bytes(r), width = r->exchanged < most ? r->exchanged : most;
     reg values[READ_BY_ALL], positions[READ_BY_ALL] = {{""}};
     for (uint32_t q = 0; q < r->exchanged; q++) values[q] = tvm_new_element(e, r->op.compute);
     for (uint32_t q = 0; q < r->exchanged; q += width)
-        load(e, tvm_element_suffix(r->op.compute), first, offset + q * value_bytes(r), width, &values[q]);
+        load(e, tvm_element_suffix(r->op.compute), first, offset + q * tvm_reduce_value_bytes(r), width,
+             &values[q]);
     for (uint32_t q = 0; r->is_position && q < r->exchanged; q++) {
         positions[q] = tvm_new_r(e);
         load(e, "b32", first_position, offset_position + 4 * q, 1, &positions[q]);
@@ -402,7 +299,7 @@ static partial combine_spread(emitter *e, const reduction *r, reg lane, reg lane
 }
 
 static void exchange_warps(emitter *e, const reduction *r, partial *outputs, uint32_t count) {
-    uint32_t bytes = value_bytes(r), positions = r->scratch + r->chunk * r->places * bytes;
+    uint32_t bytes = tvm_reduce_value_bytes(r), positions = r->scratch + r->chunk * r->places * bytes;
     bool spread = r->exchanged > READ_BY_ALL;
     reg group = group_of(e, r), number = number_of(e, r);
     reg place = tvm_pure(e, 'r', "add.u32 $, %s, %s;", group.name, number.name), from = group;
@@ -480,8 +377,8 @@ static partials load_partials(emitter *e, const reduction *r, const piece *p, ui
         loaded.outputs[i] =
             (partial){tvm_new_element(e, r->op.compute), r->is_position ? tvm_new_r(e) : (reg){""}};
     split(loaded.outputs, p->count, values, positions);
-    load(e, tvm_element_suffix(r->op.compute), p->first, p->offset + place * value_bytes(r), p->count,
-         values);
+    load(e, tvm_element_suffix(r->op.compute), p->first, p->offset + place * tvm_reduce_value_bytes(r),
+         p->count, values);
     if (r->is_position)
         load(e, "b32", p->first_position, p->offset_position + place * 4, p->count, positions);
     return loaded;
@@ -515,14 +412,14 @@ static partials combine_partials(emitter *e, const reduction *r, const piece *p)
 
 /* The widest piece that takes at most `left` outputs; `before` outputs of the chunk lie before it. */
 static piece piece_of(emitter *e, const reduction *r, uint32_t left, uint32_t before) {
-    uint32_t count = 16 / value_bytes(r), bytes = value_bytes(r) * r->threads;
+    uint32_t count = 16 / tvm_reduce_value_bytes(r), bytes = tvm_reduce_value_bytes(r) * r->threads;
     while (count > left) count /= 2;
     reg thread = tvm_thread_id(e), first = first_thread(e, r);
     piece p = {.count = count,
                .offset = r->scratch + before * bytes,
                .offset_position = r->scratch + r->chunk * bytes + 4 * before * r->threads,
-               .own = scaled_address(e, thread, count * value_bytes(r)),
-               .first = scaled_address(e, first, count * value_bytes(r))};
+               .own = scaled_address(e, thread, count * tvm_reduce_value_bytes(r)),
+               .first = scaled_address(e, first, count * tvm_reduce_value_bytes(r))};
     if (r->is_position) {
         p.own_position = scaled_address(e, thread, count * 4);
         p.first_position = scaled_address(e, first, count * 4);
@@ -531,7 +428,7 @@ static piece piece_of(emitter *e, const reduction *r, uint32_t left, uint32_t be
 }
 
 static void exchange_threads(emitter *e, const reduction *r, partial *outputs, uint32_t count) {
-    piece pieces[CHUNK];
+    piece pieces[REDUCE_CHUNK];
     unsigned number = 0;
     for (uint32_t o = 0; o < count; o += pieces[number++].count) {
         pieces[number] = piece_of(e, r, count - o, o);
@@ -554,7 +451,7 @@ static bool reduce_into(emitter *e, reduction *r, const uint32_t *map, partial *
         outputs[o] = combine_lanes(e, r, outputs[o], r->lane_masks, r->shuffles);
     for (uint32_t at = 0; r->exchanged > 1 && at < r->outputs; at += r->chunk) {
         uint32_t count = r->outputs - at < r->chunk ? r->outputs - at : r->chunk;
-        r->scratch = tvm_scratch_begin(e, (uint64_t)r->chunk * output_bytes(r));
+        r->scratch = tvm_scratch_begin(e, (uint64_t)r->chunk * tvm_reduce_output_bytes(r));
         (r->shuffles == 5 ? exchange_warps : exchange_threads)(e, r, outputs + at, count);
     }
     element_writer writer;
@@ -582,19 +479,19 @@ static void explain(emitter *e, const reduction *r, size_t before) {
 
 tvm_status tvm_emit_REDUCE(emitter *e, const tvm_insn *insn) {
     reduction r;
-    plan_reduction(&r, e->program, e->kernel, insn);
+    tvm_reduce_plan(&r, e->k->program, e->k->kernel, insn);
     size_t before = e->body.size;
-    r.chunk = chunk_of(&r, e->target, e->shared.scratch);
+    r.chunk = tvm_reduce_chunk(&r, e->k->target, e->shared.scratch);
     uint32_t *map = calloc(r.locals, sizeof *map);
     partial *outputs = calloc(r.outputs, sizeof *outputs);
     bool done = map && outputs;
     if (done) {
-        tvm_layout_broadcasts(tvm_slot_layout(e, r.result), r.layout, map, NULL);
+        tvm_layout_broadcasts(tvm_slot_layout(e->k, r.result), r.layout, map, NULL);
         done = reduce_into(e, &r, map, outputs);
     }
     free(map);
     free(outputs);
-    if (!done) return tvm_diag_no_memory(e->diags);
+    if (!done) return tvm_diag_no_memory(e->k->diags);
     explain(e, &r, before);
     return TVM_OK;
 }

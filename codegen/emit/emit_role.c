@@ -1,14 +1,12 @@
 /* Roles: the code of a section stands in a branch that its warps alone take, and is emitted for a team of its
  * own; teams of one role run the same code, with a barrier and scratch memory each. */
 #include "analysis.h"
-#include "barrier.h"
-#include "caches.h"
-#include "cluster.h"
-#include "copy.h"
+#include "kernel.h"
+#include "emit_drain.h"
 #include "emit.h"
 #include "scratch.h"
 #include "target.h"
-#include "wgmma.h"
+#include "wgmma_wait.h"
 
 enum {
     GROUP = 4, /* warps of a warpgroup */
@@ -17,17 +15,17 @@ enum {
 
 /* Registers of a thread at kernel entry, with the .maxntid and .minnctapersm that the entry has. */
 static uint32_t at_entry(const emitter *e) {
-    uint32_t registers = (uint32_t)tvm_target_traits_of(e->target)->limits[TVM_LIMIT_REGISTERS];
-    uint32_t most = registers / e->kernel->resident / (32 * e->kernel->warps) / 8 * 8;
+    uint32_t registers = (uint32_t)tvm_target_traits_of(e->k->target)->limits[TVM_LIMIT_REGISTERS];
+    uint32_t most = registers / e->k->kernel->resident / (32 * e->k->kernel->warps) / 8 * 8;
     return most < MOST_OF_A_THREAD ? most : MOST_OF_A_THREAD;
 }
 
 /* setmaxnreg, where the target has wgmma and the role's warpgroups have not done it for another role. */
 static const char *find_change(const emitter *e, const tvm_insn *insn, const tvm_role *role) {
-    if (role->registers == 0 || !tvm_target_moves_registers(e->target)) return NULL;
-    for (const tvm_insn *at = e->kernel->insns; at < insn; at++) {
+    if (role->registers == 0 || !tvm_target_moves_registers(e->k->target)) return NULL;
+    for (const tvm_insn *at = e->k->kernel->insns; at < insn; at++) {
         if (tvm_insn_class(at) != TVM_CLASS_SECTION) continue;
-        tvm_role other = tvm_role_of(e->kernel, at);
+        tvm_role other = tvm_role_of(e->k->kernel, at);
         if (other.first / GROUP <= (role->end - 1) / GROUP && role->first / GROUP <= (other.end - 1) / GROUP)
             return NULL;
     }
@@ -49,7 +47,7 @@ static reg after(emitter *e, reg warp, uint32_t first) {
 
 /* Warps outside of [first, end) go on behind the label. */
 static void keep_out(emitter *e, uint32_t first, uint32_t end, uint32_t label) {
-    if (end - first == e->kernel->warps) return;
+    if (end - first == e->k->kernel->warps) return;
     reg outside =
         tvm_pure(e, 'p', "setp.ge.u32 $, %s, %u;", after(e, warp_number(e), first).name, end - first);
     tvm_emit(e, "@%s bra.uni $L%u;", outside.name, label);
@@ -66,7 +64,7 @@ static void change_registers(emitter *e, const tvm_role *role, const char *chang
 
 /* Do all instructions after the role's belong to other warps? */
 static bool is_last(const emitter *e, const tvm_insn *insn, const tvm_role *role) {
-    const tvm_ir_kernel *kernel = e->kernel;
+    const tvm_ir_kernel *kernel = e->k->kernel;
     for (uint32_t i = insn->match + 1; i < kernel->insn_count; i = kernel->insns[i].match + 1) {
         if (tvm_insn_class(&kernel->insns[i]) != TVM_CLASS_SECTION) return false;
         tvm_role other = tvm_role_of(kernel, &kernel->insns[i]);
@@ -78,16 +76,16 @@ static bool is_last(const emitter *e, const tvm_insn *insn, const tvm_role *role
 /* What the emitter knows of who runs the code. */
 static void set_team(emitter *e, const tvm_insn *insn, const tvm_role *role) {
     uint32_t number = 0, barrier = 1;
-    for (const tvm_insn *at = e->kernel->insns; at < insn; at++) {
+    for (const tvm_insn *at = e->k->kernel->insns; at < insn; at++) {
         if (tvm_insn_class(at) != TVM_CLASS_SECTION) continue;
-        tvm_role other = tvm_role_of(e->kernel, at);
+        tvm_role other = tvm_role_of(e->k->kernel, at);
         barrier += tvm_role_teams(&other);
         number++;
     }
     e->team = tvm_role_team(role, 0);
     e->teams = tvm_role_teams(role);
     e->barrier = barrier;
-    e->shared = e->role_shared[number];
+    e->shared = e->k->role_shared[number];
     if (e->teams > 1) e->team_index = tvm_pure_divide(e, after(e, warp_number(e), role->first), role->by);
 }
 
@@ -95,28 +93,28 @@ static void set_index(emitter *e, const tvm_insn *insn) {
     const char *index = e->slots[insn->result].reg;
     if (e->teams > 1) {
         tvm_emit(e, "mov.b32 %s, %s;", index, e->team_index.name);
-        tvm_fact_forget(e, insn->result);
+        tvm_fact_forget(e->k, insn->result);
     } else {
         tvm_emit(e, "mov.b32 %s, 0;", index);
-        tvm_fact_set_constant(e, insn->result, 0);
+        tvm_fact_set_constant(e->k, insn->result, 0);
     }
 }
 
 static void explain(emitter *e, const tvm_role *role, const char *change) {
     if (change)
         tvm_explain(e, "branch, setmaxnreg", 0, 1, -1, "");
-    else if (role->registers && !tvm_target_moves_registers(e->target))
+    else if (role->registers && !tvm_target_moves_registers(e->k->target))
         tvm_explain(e, "branch", 0, 1, -1, "setmaxnreg: only targets with wgmma have kernels that need it");
     else
         tvm_explain(e, "branch", 0, 1, -1, "");
 }
 
 tvm_status tvm_emit_ROLE(emitter *e, const tvm_insn *insn) {
-    const tvm_role role = tvm_role_of(e->kernel, insn);
+    const tvm_role role = tvm_role_of(e->k->kernel, insn);
     const char *change = find_change(e, insn, &role);
     const tvm_team team = e->team;
     const shared_need shared = e->shared;
-    uint32_t number = (uint32_t)(insn - e->kernel->insns), behind = tvm_new_label(e);
+    uint32_t number = (uint32_t)(insn - e->k->kernel->insns), behind = tvm_new_label(e);
     bool whole = role.first % GROUP == 0 && role.end % GROUP == 0;
     explain(e, &role, change);
     if (change) e->module->sets_registers = true;
@@ -125,7 +123,6 @@ tvm_status tvm_emit_ROLE(emitter *e, const tvm_insn *insn) {
     if (change && whole) tvm_emit(e, "%s %u;", change, (unsigned)role.registers);
     set_team(e, insn, &role);
     set_index(e, insn);
-    e->slots[insn->result].version++;
     tvm_scratch_join(e);
     tvm_status status = tvm_emit_range(e, number + 1, insn->match);
     tvm_wgmma_drain(e);
@@ -134,7 +131,7 @@ tvm_status tvm_emit_ROLE(emitter *e, const tvm_insn *insn) {
         tvm_emit(e, "ret;");
     }
     tvm_text_add(&e->body, "$L%u:\n", behind);
-    tvm_fact_forget_assigned(e, number, insn->match);
+    tvm_fact_forget_assigned(e->k, number, insn->match);
     tvm_scratch_join(e);
     e->team = team;
     e->teams = 1;

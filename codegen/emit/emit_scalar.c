@@ -28,17 +28,18 @@ static place place_global(emitter *e, const tvm_operand *tensor) {
 static bool place_shared(emitter *e, const tvm_operand *tensor, place *p) {
     static const reg none[TVM_MAX_RANK] = {{""}};
     static const uint32_t origin[TVM_MAX_RANK] = {0};
-    shared_tile tile;
+    shared_access tile;
     shared_lanes *lanes = calloc(1, sizeof *lanes);
     if (!lanes) return false;
     *p = (place){.space = "shared"};
-    bool one_mode = tvm_shared_open(e, &tile, tensor->value, tensor + 1, 0, NULL, tvm_team_threads(e->team));
+    bool one_mode =
+        tvm_shared_access_open(e, &tile, tensor->value, tensor + 1, 0, NULL, tvm_team_threads(e->team));
     p->guarded = tvm_shared_guard(e, tensor->value, tensor + 1, 0, NULL);
     if (one_mode) {
         p->address = tvm_shared_address(&tile, lanes, 0, &p->plus);
     } else {
         p->address = tvm_shared_address_of_coordinates(&tile, none, origin);
-        p->plus = e->slots[tensor->value].shared_offset;
+        p->plus = e->k->slots[tensor->value].shared_offset;
     }
     free(lanes);
     return true;
@@ -75,7 +76,7 @@ static reg keep_in_range(emitter *e, const tvm_operand bounds[2], tvm_dtype type
     const char *suffix = tvm_arithmetic_suffix(type);
     bool wide = type.bits == 64;
     reg low = tvm_emit_expr(e, bounds[0].value), end = tvm_emit_expr(e, bounds[1].value);
-    if (!tvm_fact_inside(e, bounds[0].value, 1, bounds[1].value)) {
+    if (!tvm_fact_inside(e->k, bounds[0].value, 1, bounds[1].value)) {
         reg empty = tvm_new_pred(e);
         tvm_emit(e, "setp.ge.%s %s, %s, %s;", suffix, empty.name, low.name, end.name);
         tvm_emit_trap(e, empty, true);
@@ -89,18 +90,18 @@ static reg keep_in_range(emitter *e, const tvm_operand bounds[2], tvm_dtype type
 }
 
 tvm_status tvm_emit_LOAD_SCALAR(emitter *e, const tvm_insn *insn) {
-    const tvm_operand *tensor = tvm_operands(e->kernel, insn);
-    const tvm_operand *bounds = tvm_insn_interval(e->program, e->kernel, insn);
-    tvm_dtype from = tvm_slot_dtype(e, tensor->value), type = tvm_slot_dtype(e, insn->result);
+    const tvm_operand *tensor = tvm_operands(e->k->kernel, insn);
+    const tvm_operand *bounds = tvm_insn_interval(e->k->program, e->k->kernel, insn);
+    tvm_dtype from = tvm_slot_dtype(e->k, tensor->value), type = tvm_slot_dtype(e->k, insn->result);
     place p;
-    if (e->kernel->slots[tensor->value].kind == TVM_SLOT_GLOBAL)
+    if (e->k->kernel->slots[tensor->value].kind == TVM_SLOT_GLOBAL)
         p = place_global(e, tensor);
     else if (!place_shared(e, tensor, &p))
-        return tvm_diag_no_memory(e->diags);
+        return tvm_diag_no_memory(e->k->diags);
     reg value = load_element(e, &p, from);
     if (bounds) value = keep_in_range(e, bounds, type, value);
     tvm_emit(e, "mov.%s %s, %s;", tvm_element_suffix(type), e->slots[insn->result].reg, value.name);
-    tvm_fact_forget(e, insn->result);
+    tvm_fact_forget(e->k, insn->result);
     char name[40];
     snprintf(name, sizeof name, "ld.%s.%s%s", p.space, load_type(from), p.guarded ? " guarded" : "");
     tvm_explain(e, name, from.bits, 1, -1, "");

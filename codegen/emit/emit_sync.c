@@ -13,14 +13,14 @@ typedef struct semaphore {
 
 static semaphore find_semaphore(emitter *e, const tvm_insn *insn) {
     static const uint32_t origin[TVM_MAX_RANK] = {0};
-    const tvm_operand *operands = tvm_operands(e->kernel, insn);
-    unsigned rank = e->kernel->slots[operands->value].rank;
-    global_access g = {.extent = {1}};
+    const tvm_operand *operands = tvm_operands(e->k->kernel, insn);
+    unsigned rank = e->k->kernel->slots[operands->value].rank;
+    global_access g = {.tile = {.extent = {1}}};
     semaphore s;
     reg inside;
     tvm_global_open(e, &g, operands->value, operands + 1, 1);
     if (tvm_global_predicate(&g, origin, &inside)) tvm_emit_trap(e, inside, false);
-    s.guarded = tvm_global_is_guarded(&g);
+    s.guarded = tvm_global_is_guarded(&g.tile);
     s.address = tvm_global_pointer(&g, origin);
     s.value = tvm_emit_expr(e, operands[1 + rank].value);
     s.first = tvm_pure(e, 'p', "setp.eq.u32 $, %s, 0;", tvm_thread_id(e).name);
@@ -58,12 +58,13 @@ tvm_status tvm_emit_RELEASE_SEMAPHORE(emitter *e, const tvm_insn *insn) {
 
 static tvm_status dependency(emitter *e, const char *instruction, uint32_t flag) {
     char name[16], refused[64];
-    if (tvm_target_has(e->target, TVM_HAS_GRIDDEPCONTROL)) {
+    if (tvm_target_has(e->k->target, TVM_HAS_GRIDDEPCONTROL)) {
         tvm_emit(e, "%s;", instruction);
         e->code->abi.flags |= flag;
         tvm_explain(e, instruction, 0, 1, -1, "");
     } else {
-        snprintf(refused, sizeof refused, "%s: %s lacks it", instruction, tvm_target_name(e->target, name));
+        snprintf(refused, sizeof refused, "%s: %s lacks it", instruction,
+                 tvm_target_name(e->k->target, name));
         tvm_explain(e, "nothing", 0, 0, -1, refused);
     }
     return TVM_OK;

@@ -2,21 +2,21 @@
 #include <string.h>
 
 #include "analysis.h"
-#include "caches.h"
+#include "hoist.h"
 #include "emit.h"
 #include "global_access.h"
 
 /* Is 0 <= index, 0 <= extent and index + extent <= bound known of a dimension? extent TVM_NONE: 1. */
 static bool is_proven(emitter *e, uint32_t index, uint32_t extent, uint32_t bound) {
     int64_t at, count = 1;
-    if (extent == TVM_NONE || tvm_fact_constant(e, extent, &count))
-        return count >= 0 && tvm_fact_inside(e, index, count, bound);
-    return extent == bound && tvm_fact_constant(e, index, &at) && at == 0;
+    if (extent == TVM_NONE || tvm_fact_constant(e->k, extent, &count))
+        return count >= 0 && tvm_fact_inside(e->k, index, count, bound);
+    return extent == bound && tvm_fact_constant(e->k, index, &at) && at == 0;
 }
 
 static reg wide(emitter *e, uint32_t expr) {
     reg value = tvm_emit_expr(e, expr), out = tvm_new_rd(e);
-    if (e->kernel->exprs[expr].type.bits == 64) return value;
+    if (e->k->kernel->exprs[expr].type.bits == 64) return value;
     tvm_emit(e, "cvt.s64.s32 %s, %s;", out.name, value.name);
     return out;
 }
@@ -37,7 +37,7 @@ static void check_dimension(emitter *e, uint32_t index, uint32_t extent, uint32_
 
 /* How many dimensions had to be checked. */
 static unsigned check_part(emitter *e, uint32_t slot, const tvm_view *view) {
-    const tvm_slot *made = &e->kernel->slots[slot], *base = &e->kernel->slots[view->base];
+    const tvm_slot *made = &e->k->kernel->slots[slot], *base = &e->k->kernel->slots[view->base];
     unsigned checked = 0;
     for (unsigned b = 0; b < view->base_rank; b++) {
         uint32_t extent = TVM_NONE;
@@ -56,16 +56,16 @@ tvm_status tvm_emit_VIEW_GLOBAL(emitter *e, const tvm_insn *insn) {
     const tensor_place *base;
     tvm_view view;
     global_access g = {0};
-    tvm_view_read(e->kernel, insn, &view);
-    bool at_launch = e->kernel->slots[insn->result].at_launch;
+    tvm_view_read(e->k->kernel, insn, &view);
+    bool at_launch = e->k->kernel->slots[insn->result].at_launch;
     unsigned checked = at_launch ? 0 : check_part(e, insn->result, &view);
     tvm_global_open(e, &g, view.base, view.index, 0);
     reg address = tvm_global_pointer(&g, origin);
     base = &e->slots[view.base].place;
-    tensor_place place = {.moves = base->moves, .made_at = e->caches->scopes};
+    tensor_place place = {.moves = base->moves, .made_at = e->hoist->scopes};
     for (unsigned d = 0; d < view.base_rank; d++)
-        place.moves = place.moves || !tvm_fact_stable(e, view.index[d].value);
-    place.alignment = tvm_global_alignment(&g, nothing);
+        place.moves = place.moves || !tvm_fact_stable(e->k, view.index[d].value);
+    e->k->slots[insn->result].alignment = tvm_global_alignment(&g.tile, nothing);
     e->slots[insn->result].place = place;
     memcpy(e->slots[insn->result].reg, address.name, sizeof address.name);
     tvm_explain(e,

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "analysis.h"
-#include "caches.h"
 #include "emit.h"
 #include "params.h"
 
@@ -52,13 +51,13 @@ static uint64_t integer_code(tvm_dtype type, int64_t value) {
 
 /* The bits of a constant expression in its own type. */
 static bool constant_code(const emitter *e, uint32_t expr, uint64_t *code) {
-    const tvm_expr *node = node_of(e, expr);
+    const tvm_expr *node = node_of(e->k, expr);
     int64_t value;
     if (node->op == TVM_EXPR_FLOAT) {
         *code = tvm_encode(node->type, node->value.f);
         return true;
     }
-    if (node->type.kind == TVM_KIND_FLOAT || !tvm_fact_constant(e, expr, &value)) return false;
+    if (node->type.kind == TVM_KIND_FLOAT || !tvm_fact_constant(e->k, expr, &value)) return false;
     *code = integer_code(node->type, value);
     return true;
 }
@@ -66,7 +65,7 @@ static bool constant_code(const emitter *e, uint32_t expr, uint64_t *code) {
 static void emit_comparison(emitter *e, const tvm_expr *node, const char *destination) {
     static const char *const integer[] = {"lt", "le", "gt", "ge", "eq", "ne"};
     static const char *const floating[] = {"lt", "le", "gt", "ge", "eq", "neu"};
-    tvm_dtype type = node_of(e, node->a)->type;
+    tvm_dtype type = node_of(e->k, node->a)->type;
     reg a = tvm_emit_expr(e, node->a), b = tvm_emit_expr(e, node->b);
     unsigned which = node->op - TVM_EXPR_LT;
     tvm_emit(e, "setp.%s.%s %s, %s, %s;", type.kind == TVM_KIND_FLOAT ? floating[which] : integer[which],
@@ -74,9 +73,9 @@ static void emit_comparison(emitter *e, const tvm_expr *node, const char *destin
 }
 
 reg tvm_emit_condition(emitter *e, uint32_t expr) {
-    const tvm_expr *node = node_of(e, expr);
+    const tvm_expr *node = node_of(e->k, expr);
     reg p = tvm_new_pred(e);
-    if (tvm_expr_is_comparison(node->op) && !tvm_fact_stable(e, expr)) {
+    if (tvm_expr_is_comparison(node->op) && !tvm_fact_stable(e->k, expr)) {
         emit_comparison(e, node, p.name);
         return p;
     }
@@ -104,8 +103,8 @@ reg tvm_emit_condition(emitter *e, uint32_t expr) {
  * negative. */
 static bool divide_by_power(emitter *e, const tvm_expr *node, reg a, reg out) {
     int64_t by;
-    if (!tvm_fact_constant(e, node->b, &by) || by <= 0 || (by & (by - 1)) != 0) return false;
-    if (node->type.kind == TVM_KIND_FLOAT || !tvm_fact_not_negative(e, node->a)) return false;
+    if (!tvm_fact_constant(e->k, node->b, &by) || by <= 0 || (by & (by - 1)) != 0) return false;
+    if (node->type.kind == TVM_KIND_FLOAT || !tvm_fact_not_negative(e->k, node->a)) return false;
     unsigned shift = 0;
     while ((INT64_C(1) << shift) < by) shift++;
     if (node->op == TVM_EXPR_DIV)
@@ -116,7 +115,7 @@ static bool divide_by_power(emitter *e, const tvm_expr *node, reg a, reg out) {
 }
 
 static void emit_shift(emitter *e, const tvm_expr *node, reg a, reg b, reg out) {
-    tvm_dtype count_type = node_of(e, node->b)->type;
+    tvm_dtype count_type = node_of(e->k, node->b)->type;
     reg count = tvm_new_r(e);
     if (count_type.bits == 64 && count_type.kind != TVM_KIND_BOOL) {
         reg narrow = tvm_new_r(e);
@@ -205,12 +204,12 @@ static void emit_negated(emitter *e, tvm_dtype type, reg a, reg out) {
 /* 0 - x, and x * -1. */
 static bool is_negation(const emitter *e, const tvm_expr *node) {
     int64_t value;
-    if (node->op == TVM_EXPR_SUB) return tvm_fact_constant(e, node->a, &value) && value == 0;
-    return node->op == TVM_EXPR_MUL && tvm_fact_constant(e, node->b, &value) && value == -1;
+    if (node->op == TVM_EXPR_SUB) return tvm_fact_constant(e->k, node->a, &value) && value == 0;
+    return node->op == TVM_EXPR_MUL && tvm_fact_constant(e->k, node->b, &value) && value == -1;
 }
 
 reg tvm_least_operand(emitter *e, uint32_t expr, reg value) {
-    const tvm_expr *node = &e->kernel->exprs[expr];
+    const tvm_expr *node = &e->k->kernel->exprs[expr];
     bool one = (node->op == TVM_EXPR_FLOAT && node->value.f == 1) ||
                (node->op == TVM_EXPR_INTEGER && node->value.i == 1);
     return one ? tvm_hidden_word(e, tvm_f32_bits(1)) : value;
@@ -256,14 +255,15 @@ static void emit_select(emitter *e, const tvm_expr *node, reg out) {
 static reg emit_node(emitter *e, const tvm_expr *node) {
     static const char axes[] = "xyz";
     if (node->op == TVM_EXPR_SLOT) {
-        const slot_fact *fact = &e->facts->slots[node->a];
+        const slot_fact *fact = &e->k->facts->slots[node->a];
         if (fact->stable && fact->definition != TVM_NONE) return tvm_emit_expr(e, fact->definition);
         reg value = {""};
         memcpy(value.name, e->slots[node->a].reg, sizeof value.name);
         return value;
     }
     if (node->op == TVM_EXPR_CAST)
-        return tvm_emit_convert(e, node->type, node_of(e, node->a)->type, tvm_emit_expr(e, node->a), false);
+        return tvm_emit_convert(e, node->type, node_of(e->k, node->a)->type, tvm_emit_expr(e, node->a),
+                                false);
     reg out = new_of(e, node->type);
     if (node->op == TVM_EXPR_BLOCK || node->op == TVM_EXPR_GRID) {
         tvm_emit(e, "mov.u32 %s, %%%s.%c;", out.name, node->op == TVM_EXPR_BLOCK ? "ctaid" : "nctaid",
@@ -288,34 +288,34 @@ static void exchange(emitter *e) {
     tvm_text body = e->body;
     e->body = e->prologue;
     e->prologue = body;
-    e->caches->in_prologue = !e->caches->in_prologue;
+    e->values.in_prologue = !e->values.in_prologue;
 }
 
 reg tvm_emit_expr(emitter *e, uint32_t expr) {
-    caches *c = e->caches;
+    expr_values *c = &e->values;
     uint64_t code;
-    if (c->stable_value[expr].name[0]) return c->stable_value[expr];
+    if (c->stable[expr].name[0]) return c->stable[expr];
     /* Literals are not kept in registers: ptxas makes them immediates where they are used. */
-    if (constant_code(e, expr, &code)) return emit_code(e, node_of(e, expr)->type, code);
-    if (tvm_fact_stable(e, expr)) {
+    if (constant_code(e, expr, &code)) return emit_code(e, node_of(e->k, expr)->type, code);
+    if (tvm_fact_stable(e->k, expr)) {
         bool enter = !c->in_prologue;
-        unsigned conditions = tvm_fact_set_aside(e, 0);
+        unsigned conditions = tvm_fact_set_aside(e->k, 0);
         if (enter) exchange(e);
-        reg value = emit_node(e, node_of(e, expr));
+        reg value = emit_node(e, node_of(e->k, expr));
         if (enter) exchange(e);
-        tvm_fact_leave(e, conditions);
-        c->stable_value[expr] = value;
+        tvm_fact_leave(e->k, conditions);
+        c->stable[expr] = value;
         return value;
     }
-    if (c->local_stamp[expr] == c->stamp) return c->local_value[expr];
-    reg value = emit_node(e, node_of(e, expr));
-    c->local_value[expr] = value;
+    if (c->local_stamp[expr] == c->stamp) return c->local[expr];
+    reg value = emit_node(e, node_of(e->k, expr));
+    c->local[expr] = value;
     c->local_stamp[expr] = c->stamp;
     return value;
 }
 
 reg tvm_emit_expr_as(emitter *e, uint32_t expr, tvm_dtype type, bool lowbit) {
-    tvm_dtype from = node_of(e, expr)->type;
+    tvm_dtype from = node_of(e->k, expr)->type;
     uint64_t code;
     if (constant_code(e, expr, &code)) return emit_code(e, type, tvm_cast(type, from, code, lowbit));
     return tvm_emit_convert(e, type, from, tvm_emit_expr(e, expr), lowbit);

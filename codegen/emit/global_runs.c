@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "caches.h"
 #include "emit.h"
 #include "global_transfer.h"
 
@@ -12,19 +11,20 @@ enum { LONGEST_RUN = 128, SHORTEST_RUN = 64, FEWEST = 8 };
 
 /* The last dimension of the tile, whose runs these are. */
 static unsigned last_of(const transfer *t) {
-    return t->g.tile_rank - 1;
+    return t->g.tile.tile_rank - 1;
 }
 
 /* May a thread's elements be runs at all, of which some test is needed? */
 static bool may_have_runs(const transfer *t, unsigned align, unsigned bits) {
-    unsigned run = bits / t->g.bits;
+    unsigned run = bits / t->g.tile.bits;
     const global_access *g = &t->g;
-    bool may = g->bits >= 8 && g->bits <= 32 && g->tile_rank > 0 && !t->mask.map && !t->order[0] && !t->traps;
-    for (unsigned d = 0; d < g->rank; d++) may = may && !t->index[d].map;
-    if (!may || g->proven[g->rank - 1] || !tvm_global_has_rows(g)) return false;
-    const thread_part *part = &g->part[last_of(t)];
+    bool may = g->tile.bits >= 8 && g->tile.bits <= 32 && g->tile.tile_rank > 0 && !t->mask.map &&
+               !t->order[0] && !t->traps;
+    for (unsigned d = 0; d < g->tile.rank; d++) may = may && !t->index[d].map;
+    if (!may || g->tile.proven[g->tile.rank - 1] || !tvm_global_has_rows(&g->tile)) return false;
+    const thread_part *part = &g->tile.part[last_of(t)];
     if (part->varies && part->divisor % run != 0) return false;
-    return align < bits || g->granule[g->rank - 1] % run != 0;
+    return align < bits || g->tile.granule[g->tile.rank - 1] % run != 0;
 }
 
 /* Is every class a piece of one row? Where a dimension is 1, memory goes on along the one before it. */
@@ -45,7 +45,7 @@ static bool lie_in_rows(const transfer *t) {
 /* With classes of runs of so many bits, and a plan of one access each; false: there is none, and the classes
  * are of no use. */
 static bool plan_runs(emitter *e, transfer *t, unsigned bits, access_plan *plan, tvm_status *status) {
-    t->g.granule[t->g.rank - 1] = bits / t->g.bits;
+    t->g.tile.granule[t->g.tile.rank - 1] = bits / t->g.tile.bits;
     *status = tvm_transfer_classify(e, t);
     if (*status == TVM_OK) *status = tvm_transfer_plan(e, t, bits, plan);
     bool all = *status == TVM_OK && plan->count == t->map.classes && lie_in_rows(t);
@@ -55,16 +55,16 @@ static bool plan_runs(emitter *e, transfer *t, unsigned bits, access_plan *plan,
 }
 
 bool tvm_transfer_find_runs(emitter *e, transfer *t, unsigned align, access_plan *plan, tvm_status *status) {
-    uint64_t known = t->g.granule[t->g.rank - 1];
+    uint64_t known = t->g.tile.granule[t->g.tile.rank - 1];
     bool tried = false;
     *status = TVM_OK;
     *plan = (access_plan){0};
     for (unsigned bits = LONGEST_RUN; bits >= SHORTEST_RUN && *status == TVM_OK; bits /= 2) {
-        if (bits < LONGEST_RUN && bits / t->g.bits < FEWEST) continue;
+        if (bits < LONGEST_RUN && bits / t->g.tile.bits < FEWEST) continue;
         if (!may_have_runs(t, align, bits)) continue;
         tried = true;
         if (plan_runs(e, t, bits, plan, status)) return true;
-        t->g.granule[t->g.rank - 1] = known;
+        t->g.tile.granule[t->g.tile.rank - 1] = known;
     }
     if (tried && *status == TVM_OK) *status = tvm_transfer_classify(e, t);
     return false;
@@ -126,7 +126,7 @@ static void test_run(emitter *e, runs *r, uint32_t i) {
     const access *a = &r->plan->accesses[i];
     run_state *run = &r->run[i];
     uint32_t coordinate[TVM_MAX_RANK];
-    unsigned length = r->plan->widest / t->g.bits;
+    unsigned length = r->plan->widest / t->g.tile.bits;
     reg others;
     tvm_transfer_coordinate(t, t->map.class_first[a->class_id], coordinate);
     run->pointer = tvm_global_pointer(&t->g, coordinate);
@@ -143,12 +143,12 @@ static void test_run(emitter *e, runs *r, uint32_t i) {
     ends = compare(e, r, "ge", 's', last, "0");
     reg some = both(e, "and", ends, begins);
     /* The other dimensions. */
-    t->g.proven[t->g.rank - 1] = true;
+    t->g.tile.proven[t->g.tile.rank - 1] = true;
     if (tvm_global_predicate(&t->g, coordinate, &others)) {
         inside = both(e, "and", inside, others);
         some = both(e, "and", some, others);
     }
-    t->g.proven[t->g.rank - 1] = false;
+    t->g.tile.proven[t->g.tile.rank - 1] = false;
     reg narrow = tvm_new_pred(e);
     run->wide = both(e, "and", inside, find_aligned(e, r, run));
     tvm_emit(e, "not.pred %s, %s;", narrow.name, run->wide.name);
@@ -158,7 +158,7 @@ static void test_run(emitter *e, runs *r, uint32_t i) {
 static tvm_status open_runs(emitter *e, transfer *t, const access_plan *plan, runs *r) {
     *r = (runs){.t = t, .plan = plan};
     r->run = calloc(plan->count, sizeof *r->run);
-    if (!r->run) return tvm_diag_no_memory(e->diags);
+    if (!r->run) return tvm_diag_no_memory(e->k->diags);
     r->is_wide = tvm_global_last(&t->g, &r->at, &r->limit);
     for (uint32_t i = 0; i < plan->count; i++) test_run(e, r, i);
     return TVM_OK;
@@ -172,7 +172,7 @@ typedef void element_emitter(emitter *e, const runs *r, const reg units[4], unsi
 /* What wide ones have loaded stays: theirs are zeros here. */
 static void load_element(emitter *e, const runs *r, const reg units[4], unsigned element, reg inside,
                          const run_state *run) {
-    unsigned bits = r->t->g.bits, bit = element * bits;
+    unsigned bits = r->t->g.tile.bits, bit = element * bits;
     const char *into = units[bit / 32].name;
     reg value = tvm_new_r(e);
     tvm_emit(e, "mov.b32 %s, 0;", value.name);
@@ -185,7 +185,7 @@ static void load_element(emitter *e, const runs *r, const reg units[4], unsigned
 
 static void store_element(emitter *e, const runs *r, const reg units[4], unsigned element, reg inside,
                           const run_state *run) {
-    unsigned bits = r->t->g.bits, bit = element * bits;
+    unsigned bits = r->t->g.tile.bits, bit = element * bits;
     reg value = units[bit / 32];
     if (bit % 32 != 0) {
         value = tvm_new_r(e);
@@ -204,7 +204,7 @@ static void skip(emitter *e, reg wanted, uint32_t label) {
 
 /* All wide ones have been started. Nothing that is computed here is used behind it. */
 static void emit_rest(emitter *e, const runs *r, const reg (*units)[4], element_emitter *emit) {
-    unsigned length = r->plan->widest / r->t->g.bits;
+    unsigned length = r->plan->widest / r->t->g.tile.bits;
     uint32_t done = tvm_new_label(e);
     reg any = r->run[0].rest;
     for (uint32_t i = 1; i < r->plan->count; i++) any = both(e, "or", any, r->run[i].rest);
@@ -235,7 +235,7 @@ tvm_status tvm_transfer_load_runs(emitter *e, transfer *t, const access_plan *pl
     tvm_status status = open_runs(e, t, plan, &r);
     bool *started = calloc(e->slots[t->slot].words + (size_t)1, sizeof *started);
     reg(*units)[4] = calloc(plan->count, sizeof *units);
-    if (status == TVM_OK && (!started || !units)) status = tvm_diag_no_memory(e->diags);
+    if (status == TVM_OK && (!started || !units)) status = tvm_diag_no_memory(e->k->diags);
     for (uint32_t i = 0; i < plan->count && status == TVM_OK; i++) {
         const access *a = &plan->accesses[i];
         tvm_access_load_registers(e, plan, a, t->slot, units[i]);
@@ -261,7 +261,7 @@ tvm_status tvm_transfer_store_runs(emitter *e, transfer *t, const access_plan *p
     char operands[64];
     tvm_status status = open_runs(e, t, plan, &r);
     reg(*units)[4] = calloc(plan->count, sizeof *units);
-    if (status == TVM_OK && !units) status = tvm_diag_no_memory(e->diags);
+    if (status == TVM_OK && !units) status = tvm_diag_no_memory(e->k->diags);
     for (uint32_t i = 0; i < plan->count && status == TVM_OK; i++) {
         const access *a = &plan->accesses[i];
         tvm_access_gather(e, plan, a, t->slot, units[i]);

@@ -5,14 +5,13 @@
 #include <string.h>
 
 #include "analysis.h"
-#include "caches.h"
 
 /* ---- register tensors beside the tile ---- */
 
 bool tvm_broadcast_open(emitter *e, broadcast *b, const tvm_operand *operand, const tvm_layout *tile) {
     *b = (broadcast){.slot = TVM_NONE};
     if (!operand || operand->kind != TVM_OPERAND_SLOT) return true;
-    const tvm_layout *own = tvm_slot_layout(e, operand->value);
+    const tvm_layout *own = tvm_slot_layout(e->k, operand->value);
     b->slot = operand->value;
     b->map = calloc(tvm_layout_locals(tile), sizeof *b->map);
     b->values = calloc(tvm_layout_locals(own), sizeof *b->values);
@@ -56,15 +55,15 @@ void tvm_transfer_coordinate(const transfer *t, uint32_t local, uint32_t coordin
     uint32_t tile[TVM_MAX_RANK] = {0};
     memset(coordinate, 0, TVM_MAX_RANK * sizeof *coordinate);
     tvm_layout_map(t->layout, 0, local, tile);
-    for (unsigned d = 0; d < t->g.tile_rank; d++)
-        if (!t->index[t->g.lead + d].map) coordinate[d] = tile[t->extra + d];
+    for (unsigned d = 0; d < t->g.tile.tile_rank; d++)
+        if (!t->index[t->g.tile.lead + d].map) coordinate[d] = tile[t->extra + d];
 }
 
 static void find_key(const transfer *t, uint32_t local, const uint32_t coordinate[TVM_MAX_RANK],
                      uint32_t key[KEY]) {
     memset(key, 0, KEY * sizeof *key);
-    tvm_global_key(&t->g, coordinate, key);
-    for (unsigned d = 0; d < t->g.rank; d++)
+    tvm_global_key(&t->g.tile, coordinate, key);
+    for (unsigned d = 0; d < t->g.tile.rank; d++)
         if (t->index[d].map) key[2 * TVM_MAX_RANK + d] = t->index[d].map[local];
     if (t->mask.map) key[3 * TVM_MAX_RANK] = t->mask.map[local];
 }
@@ -81,7 +80,7 @@ static bool map_make(transfer *t) {
     for (uint32_t i = 0; i < locals && made; i++) {
         uint32_t coordinate[TVM_MAX_RANK];
         tvm_transfer_coordinate(t, i, coordinate);
-        map->offset[i] = tvm_global_offset(&t->g, coordinate);
+        map->offset[i] = tvm_global_offset(&t->g.tile, coordinate);
         find_key(t, i, coordinate, keys[i].key);
         keys[i].local = i;
     }
@@ -107,10 +106,10 @@ tvm_status tvm_transfer_classify(emitter *e, transfer *t) {
     free(t->pointer);
     free(t->predicate);
     t->pointer = t->predicate = NULL;
-    if (!map_make(t)) return tvm_diag_no_memory(e->diags);
+    if (!map_make(t)) return tvm_diag_no_memory(e->k->diags);
     t->pointer = calloc(t->map.classes, sizeof *t->pointer);
     t->predicate = calloc(t->map.classes, sizeof *t->predicate);
-    return t->pointer && t->predicate ? TVM_OK : tvm_diag_no_memory(e->diags);
+    return t->pointer && t->predicate ? TVM_OK : tvm_diag_no_memory(e->k->diags);
 }
 
 /* The thread parts of the coordinates whose indices are scalars. */
@@ -118,9 +117,9 @@ static void find_parts(emitter *e, transfer *t, unsigned tile_rank, unsigned lea
     global_access *g = &t->g;
     for (unsigned d = 0; d < tile_rank; d++) {
         bool has_tensor = t->index[lead + d].map;
-        g->extent[d] = has_tensor ? 1 : t->layout->shape[t->extra + d];
-        g->part[d].varies =
-            !has_tensor && tvm_thread_coordinate(e, t->layout, t->extra + d, &g->part[d].value);
+        g->tile.extent[d] = has_tensor ? 1 : t->layout->shape[t->extra + d];
+        g->tile.part[d].varies =
+            !has_tensor && tvm_thread_coordinate(e, t->layout, t->extra + d, &g->part[d]);
     }
     uint64_t stride[TVM_MAX_MODES];
     tvm_layout_mode_strides(t->layout, stride);
@@ -128,23 +127,23 @@ static void find_parts(emitter *e, transfer *t, unsigned tile_rank, unsigned lea
         int32_t m = t->layout->spatial[i];
         unsigned d = m < 0 ? 0 : t->layout->mode_dim[m] - t->extra;
         if (m >= 0 && d < tile_rank && t->layout->mode_size[m] > 1)
-            g->part[d].divisor = tvm_fact_gcd(g->part[d].divisor, stride[m]);
+            g->tile.part[d].divisor = tvm_fact_gcd(g->tile.part[d].divisor, stride[m]);
     }
 }
 
 tvm_status tvm_transfer_open(emitter *e, transfer *t, const tvm_operand *tensor, uint32_t slot, bool is_store,
                              const tvm_operand *mask) {
-    unsigned rank = e->kernel->slots[tensor->value].rank;
+    unsigned rank = e->k->kernel->slots[tensor->value].rank;
     t->slot = slot;
     t->order = "";
     t->hint = (cache_hint){"", "", ""};
-    t->layout = tvm_slot_layout(e, slot);
-    t->g.whole_bytes = is_store;
-    t->g.is_near = true;
+    t->layout = tvm_slot_layout(e->k, slot);
+    t->g.tile.whole_bytes = is_store;
+    t->g.tile.is_near = true;
     bool made = tvm_broadcast_open(e, &t->mask, mask, t->layout);
     for (unsigned d = 0; d < rank; d++)
         made = tvm_broadcast_open(e, &t->index[d], &tensor[1 + d], t->layout) && made;
-    if (!made) return tvm_diag_no_memory(e->diags);
+    if (!made) return tvm_diag_no_memory(e->k->diags);
     unsigned tile_rank = t->layout->rank < rank ? t->layout->rank : rank;
     t->extra = t->layout->rank - tile_rank;
     find_parts(e, t, tile_rank, rank - tile_rank);
@@ -165,14 +164,14 @@ unsigned tvm_transfer_alignment(const transfer *t) {
     for (uint32_t i = 0; i < t->map.locals; i++) {
         uint32_t coordinate[TVM_MAX_RANK];
         tvm_transfer_coordinate(t, i, coordinate);
-        for (unsigned d = 0; d < t->g.tile_rank; d++) rows[d] = tvm_fact_gcd(rows[d], coordinate[d]);
+        for (unsigned d = 0; d < t->g.tile.tile_rank; d++) rows[d] = tvm_fact_gcd(rows[d], coordinate[d]);
     }
-    return tvm_global_alignment(&t->g, rows);
+    return tvm_global_alignment(&t->g.tile, rows);
 }
 
 bool tvm_transfer_is_guarded(const transfer *t) {
-    bool guarded = t->traps || t->mask.map || tvm_global_is_guarded(&t->g);
-    for (unsigned d = 0; d < t->g.rank; d++) guarded = guarded || t->index[d].map;
+    bool guarded = t->traps || t->mask.map || tvm_global_is_guarded(&t->g.tile);
+    for (unsigned d = 0; d < t->g.tile.rank; d++) guarded = guarded || t->index[d].map;
     return guarded;
 }
 
@@ -182,7 +181,7 @@ static struct broadcast_value *index_value(emitter *e, transfer *t, unsigned d, 
     if (known->value.name[0]) return known;
     reg at = tvm_read_element(e, index->slot, index->map[local], true);
     known->value =
-        tvm_global_element(&t->g, d, at, tvm_slot_dtype(e, index->slot).bits == 64, &known->inside);
+        tvm_global_element(&t->g, d, at, tvm_slot_dtype(e->k, index->slot).bits == 64, &known->inside);
     return known;
 }
 
@@ -201,7 +200,7 @@ static void make_class(emitter *e, transfer *t, uint32_t class_id) {
     tvm_transfer_coordinate(t, local, coordinate);
     pointer = tvm_global_pointer(&t->g, coordinate);
     if (!tvm_global_predicate(&t->g, coordinate, &predicate)) predicate.name[0] = '\0';
-    for (unsigned d = 0; d < t->g.rank; d++) {
+    for (unsigned d = 0; d < t->g.tile.rank; d++) {
         if (!t->index[d].map) continue;
         const struct broadcast_value *at = index_value(e, t, d, local);
         reg sum = tvm_new_rd(e);
@@ -251,7 +250,7 @@ void tvm_transfer_refusal(const transfer *t, const access_plan *plan, unsigned a
     if (plan->widest >= 128) return;
     if (plan->widest == align)
         snprintf(out, 200, "%s.v4.b32: addresses are known to be multiples of %u bits only", what, align);
-    else if (t->map.classes > 1 && tvm_global_is_guarded(&t->g))
+    else if (t->map.classes > 1 && tvm_global_is_guarded(&t->g.tile))
         snprintf(out, 200, "%s.v4.b32: longer runs may cross the tensor's edge or a row", what);
     else
         snprintf(out, 200, "%s.v4.b32: a thread's elements are contiguous for %u bits only", what,
@@ -261,8 +260,8 @@ void tvm_transfer_refusal(const transfer *t, const access_plan *plan, unsigned a
 /* ---- accesses ---- */
 
 tvm_status tvm_transfer_plan(emitter *e, transfer *t, unsigned align, access_plan *plan) {
-    return tvm_access_plan_make(e, t->map.locals, t->g.bits, t->map.offset, t->map.class_id, align, 128,
-                                plan);
+    return tvm_access_plan_make(e->k, t->map.locals, t->g.tile.bits, t->map.offset, t->map.class_id, align,
+                                128, plan);
 }
 
 void tvm_transfer_load(emitter *e, transfer *t, const access_plan *plan, const access *a, reg units[4]) {
@@ -288,7 +287,7 @@ void tvm_transfer_store(emitter *e, transfer *t, const access *a, const reg unit
 
 static bool reads_result(const transfer *t) {
     bool reads = t->mask.slot == t->slot;
-    for (unsigned d = 0; d < t->g.rank; d++) reads = reads || t->index[d].slot == t->slot;
+    for (unsigned d = 0; d < t->g.tile.rank; d++) reads = reads || t->index[d].slot == t->slot;
     return reads;
 }
 
@@ -319,7 +318,7 @@ tvm_status tvm_transfer_load_all(emitter *e, transfer *t, unsigned align) {
         tvm_transfer_refusal(t, &plan, align, "ld.global", refused);
         tvm_explain(e, name, plan.widest, plan.count, -1, refused);
     } else {
-        status = tvm_diag_no_memory(e->diags);
+        status = tvm_diag_no_memory(e->k->diags);
     }
     free(started);
     free(units);

@@ -8,7 +8,6 @@
 #define TVM_CODEGEN_GLOBAL_TRANSFER_H
 
 #include "access.h"
-#include "emit.h"
 #include "global_access.h"
 
 typedef struct element_map {

@@ -1,5 +1,7 @@
 /* What is computed once: at kernel entry, or before a loop. An instruction whose operands are such values is
  * kept as text, so that an equal one shares its register. */
+#include "hoist.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,46 +11,20 @@
 #include <xxhash.h>
 
 #include "analysis.h"
-#include "caches.h"
-#include "emit.h"
 
-/* ---- what a kernel's translation remembers ---- */
-
-tvm_status tvm_caches_make(emitter *e) {
-    const tvm_ir_kernel *kernel = e->kernel;
-    caches *c = calloc(1, sizeof *c);
-    e->caches = c;
-    if (!c) return tvm_diag_no_memory(e->diags);
-    size_t exprs = kernel->expr_count + (size_t)1, insns = kernel->insn_count + (size_t)1;
-    c->stable_value = calloc(exprs, sizeof *c->stable_value);
-    c->local_value = calloc(exprs, sizeof *c->local_value);
-    c->local_stamp = calloc(exprs, sizeof *c->local_stamp);
-    c->unroll = calloc(insns, sizeof *c->unroll);
-    c->weight = calloc(insns, sizeof *c->weight);
-    c->reuses = calloc(kernel->slot_count + (size_t)1, sizeof *c->reuses);
-    c->explained = calloc(insns, sizeof *c->explained);
-    if (!c->stable_value || !c->local_value || !c->local_stamp || !c->unroll || !c->weight || !c->reuses ||
-        !c->explained)
-        return tvm_diag_no_memory(e->diags);
-    c->stamp = 1;
-    return TVM_OK;
+tvm_status tvm_hoist_make(emitter *e) {
+    e->hoist = calloc(1, sizeof *e->hoist);
+    return e->hoist ? TVM_OK : tvm_diag_no_memory(e->k->diags);
 }
 
-void tvm_caches_free(emitter *e) {
-    caches *c = e->caches;
-    if (!c) return;
-    for (uint32_t i = 0; i < c->pure_capacity; i++) free(c->pure[i].text);
-    while (c->loop_count > 0) tvm_leave_loop(e);
-    free(c->pure);
-    free(c->stable_value);
-    free(c->local_value);
-    free(c->local_stamp);
-    free(c->unroll);
-    free(c->weight);
-    free(c->reuses);
-    free(c->explained);
-    free(c);
-    e->caches = NULL;
+void tvm_hoist_free(emitter *e) {
+    hoisting *h = e->hoist;
+    if (!h) return;
+    for (uint32_t i = 0; i < h->pure_capacity; i++) free(h->pure[i].text);
+    while (h->loop_count > 0) tvm_leave_loop(e);
+    free(h->pure);
+    free(h);
+    e->hoist = NULL;
 }
 
 static pure_entry *pure_find(pure_entry *table, uint32_t capacity, const char *string, uint32_t scope) {
@@ -58,33 +34,33 @@ static pure_entry *pure_find(pure_entry *table, uint32_t capacity, const char *s
     return &table[at];
 }
 
-static bool pure_grow(caches *c) {
-    uint32_t capacity = c->pure_capacity ? c->pure_capacity * 2 : 256;
+static bool pure_grow(hoisting *h) {
+    uint32_t capacity = h->pure_capacity ? h->pure_capacity * 2 : 256;
     pure_entry *table = calloc(capacity, sizeof *table);
     if (!table) return false;
-    for (uint32_t i = 0; i < c->pure_capacity; i++)
-        if (c->pure[i].text) *pure_find(table, capacity, c->pure[i].text, c->pure[i].scope) = c->pure[i];
-    free(c->pure);
-    c->pure = table;
-    c->pure_capacity = capacity;
+    for (uint32_t i = 0; i < h->pure_capacity; i++)
+        if (h->pure[i].text) *pure_find(table, capacity, h->pure[i].text, h->pure[i].scope) = h->pure[i];
+    free(h->pure);
+    h->pure = table;
+    h->pure_capacity = capacity;
     return true;
 }
 
 /* The entry of what is computed once in a scope; new when its value has no name yet. NULL: out of memory. */
-static pure_entry *remember(caches *c, uint32_t scope, const char *string) {
-    if (c->pure_count * 2 >= c->pure_capacity && !pure_grow(c)) return NULL;
-    pure_entry *entry = pure_find(c->pure, c->pure_capacity, string, scope);
+static pure_entry *remember(hoisting *h, uint32_t scope, const char *string) {
+    if (h->pure_count * 2 >= h->pure_capacity && !pure_grow(h)) return NULL;
+    pure_entry *entry = pure_find(h->pure, h->pure_capacity, string, scope);
     if (entry->text) return entry;
     entry->text = strdup(string);
     if (!entry->text) return NULL;
-    c->pure_count++;
+    h->pure_count++;
     entry->scope = scope;
     return entry;
 }
 
 /* The instruction's value; added to *out where it is new. */
 static reg compute_once(emitter *e, tvm_text *out, uint32_t scope, char reg_class, const char *string) {
-    pure_entry *entry = remember(e->caches, scope, string);
+    pure_entry *entry = remember(e->hoist, scope, string);
     if (!entry) {
         out->failed = true;
         return (reg){"%r0"};
@@ -103,23 +79,23 @@ reg tvm_pure(emitter *e, char reg_class, const char *format, ...) {
     va_start(arguments, format);
     vsnprintf(string, sizeof string, format, arguments);
     va_end(arguments);
-    return compute_once(e, e->caches->in_prologue ? &e->body : &e->prologue, 0, reg_class, string);
+    return compute_once(e, e->values.in_prologue ? &e->body : &e->prologue, 0, reg_class, string);
 }
 
 /* ---- before a loop ---- */
 
 loop_frame *tvm_enter_loop(emitter *e, uint32_t insn) {
-    caches *c = e->caches;
-    loop_frame *frame = &c->loops[c->loop_count++];
+    hoisting *h = e->hoist;
+    loop_frame *frame = &h->loops[h->loop_count++];
     *frame = (loop_frame){
-        .insn = insn, .scope = ++c->scopes, .conditions = e->facts->condition_count, .before = e->body};
+        .insn = insn, .scope = ++h->scopes, .conditions = e->k->facts->condition_count, .before = e->body};
     e->body = (tvm_text){0};
-    tvm_fact_enter_loop(e, frame->scope, insn, e->kernel->insns[insn].match);
+    tvm_fact_enter_loop(e->k, frame->scope, insn, e->k->kernel->insns[insn].match);
     return frame;
 }
 
 void tvm_leave_loop(emitter *e) {
-    loop_frame *frame = &e->caches->loops[--e->caches->loop_count];
+    loop_frame *frame = &e->hoist->loops[--e->hoist->loop_count];
     tvm_text inside = e->body;
     e->body = frame->before;
     tvm_text_append(&e->body, &frame->preheader);
@@ -129,14 +105,14 @@ void tvm_leave_loop(emitter *e) {
 }
 
 loop_frame *tvm_innermost_loop(const emitter *e) {
-    for (unsigned i = e->caches->loop_count; i-- > 0;)
-        if (!e->caches->loops[i].is_unrolled) return &e->caches->loops[i];
+    for (unsigned i = e->hoist->loop_count; i-- > 0;)
+        if (!e->hoist->loops[i].is_unrolled) return &e->hoist->loops[i];
     return NULL;
 }
 
 bool tvm_loop_invariant(const emitter *e, uint32_t expr) {
     const loop_frame *loop = tvm_innermost_loop(e);
-    return loop && tvm_fact_invariant(e, expr, loop->scope);
+    return loop && tvm_fact_invariant(e->k, expr, loop->scope);
 }
 
 reg tvm_hoist(emitter *e, char reg_class, const char *format, ...) {
@@ -150,24 +126,24 @@ reg tvm_hoist(emitter *e, char reg_class, const char *format, ...) {
 }
 
 reg tvm_hoist_expr(emitter *e, uint32_t expr) {
-    caches *c = e->caches;
+    hoisting *h = e->hoist;
     loop_frame *frame = tvm_innermost_loop(e);
     char key[24];
     snprintf(key, sizeof key, "expression %u", (unsigned)expr);
-    pure_entry *entry = remember(c, frame->scope, key);
+    pure_entry *entry = remember(h, frame->scope, key);
     if (!entry) frame->preheader.failed = true;
     if (entry && entry->value.name[0]) return entry->value;
     /* It is emitted as if for an instruction of its own that stands before the loop. */
     tvm_text inside = e->body;
     e->body = frame->preheader;
-    unsigned conditions = tvm_fact_set_aside(e, frame->conditions);
-    c->stamp++;
+    unsigned conditions = tvm_fact_set_aside(e->k, frame->conditions);
+    e->values.stamp++;
     reg value = tvm_emit_expr(e, expr);
-    c->stamp++;
-    tvm_fact_leave(e, conditions);
+    e->values.stamp++;
+    tvm_fact_leave(e->k, conditions);
     frame->preheader = e->body;
     e->body = inside;
-    entry = remember(c, frame->scope, key);
+    entry = remember(h, frame->scope, key);
     if (entry) entry->value = value;
     return value;
 }

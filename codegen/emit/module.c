@@ -1,11 +1,9 @@
-/* Program to PTX: the module that a program's kernels are in. */
+/* The module that a program's kernels are in. */
 #include "module.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "claims.h"
-#include "pipeline_lower.h"
 #include "shared_plan.h"
 #include "target.h"
 
@@ -33,7 +31,7 @@ static tvm_kernel_abi start_abi(const tvm_ir_kernel *kernel, tvm_target target) 
     return abi;
 }
 
-static bool start_module(tvm_module *module, const tvm_ir_program *program) {
+bool tvm_module_start(tvm_module *module, const tvm_ir_program *program) {
     module->kernels = calloc(program->kernel_count + (size_t)1, sizeof *module->kernels);
     if (!module->kernels) return false;
     module->kernel_count = program->kernel_count;
@@ -50,7 +48,7 @@ static bool start_module(tvm_module *module, const tvm_ir_program *program) {
     return true;
 }
 
-static tvm_status finish_module(tvm_module *module, const module_text *parts, tvm_diags *diags) {
+tvm_status tvm_module_finish(tvm_module *module, const module_text *parts, tvm_diags *diags) {
     char name[16];
     tvm_text all = {0};
     unsigned version = tvm_target_record_of(module->target)->ptx;
@@ -70,44 +68,6 @@ static tvm_status finish_module(tvm_module *module, const module_text *parts, tv
     module->ptx = all.data;
     module->ptx_size = all.size;
     return TVM_OK;
-}
-
-static tvm_status translate(const tvm_ir_program *program, const tvm_lowered *lowered, tvm_target target,
-                            tvm_claims *claims, tvm_module **module_out, tvm_diags *diags) {
-    tvm_module *module = calloc(1, sizeof *module);
-    if (!module) return tvm_diag_no_memory(diags);
-    module->target = target;
-    module_text parts = {.claims = claims};
-    if (lowered->program) program = lowered->program;
-    tvm_status status = start_module(module, program) ? TVM_OK : tvm_diag_no_memory(diags);
-    for (uint32_t k = 0; k < program->kernel_count && status == TVM_OK; k++)
-        if (!module->kernels[k].abi.absence) {
-            const char *not_parted = lowered->program ? lowered->not_parted[k] : NULL;
-            status = tvm_emit_kernel(program, k, not_parted, module, &parts, diags);
-        }
-    if (status == TVM_OK) status = finish_module(module, &parts, diags);
-    tvm_text_free(&parts.globals);
-    tvm_text_free(&parts.kernels);
-    if (status == TVM_OK)
-        *module_out = module;
-    else
-        tvm_module_free(module);
-    return status;
-}
-
-tvm_status tvm_translate(const tvm_ir_program *program, tvm_target target, tvm_module **module,
-                         tvm_diags *diags) {
-    return tvm_translate_noting(program, target, NULL, module, diags);
-}
-
-tvm_status tvm_translate_noting(const tvm_ir_program *program, tvm_target target, tvm_claims *claims,
-                                tvm_module **module, tvm_diags *diags) {
-    tvm_lowered lowered;
-    *module = NULL;
-    tvm_status status = tvm_pipelines_lower(program, target, &lowered, diags);
-    if (status == TVM_OK) status = translate(program, &lowered, target, claims, module, diags);
-    tvm_lowered_free(&lowered);
-    return status;
 }
 
 tvm_status tvm_module_abi(const tvm_module *module, uint32_t **words, uint32_t *count, tvm_diags *diags) {

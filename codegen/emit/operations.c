@@ -519,7 +519,7 @@ const operation *tvm_operation_of(unsigned op) {
 }
 
 bool tvm_operation_is_fast(const emitter *e, const tvm_insn *insn, unsigned arity) {
-    return insn->count > arity && tvm_operands(e->kernel, insn)[arity].kind == TVM_OPERAND_CONST;
+    return insn->count > arity && tvm_operands(e->k->kernel, insn)[arity].kind == TVM_OPERAND_CONST;
 }
 
 const char *tvm_operation_single(const operation *o, bool fast, tvm_dtype type) {

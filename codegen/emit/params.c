@@ -20,9 +20,9 @@ static void load(emitter *e, uint32_t row, uint32_t slot) {
 
 void tvm_params_load(emitter *e) {
     tvm_launch_tensor tensors[TVM_MAX_LAUNCH_TENSORS];
-    uint32_t count = tvm_launch_tensors(e->kernel, tensors);
-    for (uint32_t p = 0; p < e->kernel->param_count; p++) {
-        tvm_abi_param declared = tvm_abi_declared(e->kernel, p);
+    uint32_t count = tvm_launch_tensors(e->k->kernel, tensors);
+    for (uint32_t p = 0; p < e->k->kernel->param_count; p++) {
+        tvm_abi_param declared = tvm_abi_declared(e->k->kernel, p);
         load(e, add(e, (tvm_abi_kind)declared.kind, declared.width, p), p);
     }
     for (uint32_t i = 0; i < count; i++) {

@@ -21,16 +21,17 @@ static bool is_bitwise(uint32_t operation) {
     return operation >= TVM_REDUCE_AND && operation <= TVM_REDUCE_ALL;
 }
 
-reduce_op tvm_reduce_op(tvm_dtype type, uint32_t operation) {
-    reduce_op op = {.operation = operation, .type = type, .compute = tvm_is_half(type) ? TVM_F32 : type};
-    op.name = op.compute.kind == TVM_KIND_FLOAT ? names[operation].real : names[operation].integer;
-    op.suffix = is_bitwise(operation) ? tvm_element_suffix(op.compute) : tvm_arithmetic_suffix(op.compute);
-    return op;
+const char *tvm_reduce_name(const reduce_op *op) {
+    return op->compute.kind == TVM_KIND_FLOAT ? names[op->operation].real : names[op->operation].integer;
+}
+
+const char *tvm_reduce_suffix(const reduce_op *op) {
+    return is_bitwise(op->operation) ? tvm_element_suffix(op->compute) : tvm_arithmetic_suffix(op->compute);
 }
 
 reg tvm_reduce_pair(emitter *e, const reduce_op *op, reg x, reg y) {
     reg d = tvm_new_element(e, op->compute);
-    tvm_emit(e, "%s.%s %s, %s, %s;", op->name, op->suffix, d.name, x.name, y.name);
+    tvm_emit(e, "%s.%s %s, %s, %s;", tvm_reduce_name(op), tvm_reduce_suffix(op), d.name, x.name, y.name);
     return d;
 }
 

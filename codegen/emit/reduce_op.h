@@ -1,18 +1,14 @@
-/* What combines two elements in reduce and scan. */
+/* Combining two elements in reduce and scan. */
 #ifndef TVM_CODEGEN_REDUCE_OP_H
 #define TVM_CODEGEN_REDUCE_OP_H
 
 #include "emit.h"
+#include "reduce_plan.h"
 
-typedef struct reduce_op {
-    uint32_t operation; /* tvm_reduction */
-    tvm_dtype type;     /* of the elements */
-    tvm_dtype compute;  /* f32 for f16 and bf16 */
-    const char *name;   /* "add.rn"; of argmax and argmin "max" and "min" */
-    const char *suffix; /* the type that it takes, "f32" */
-} reduce_op;
-
-reduce_op tvm_reduce_op(tvm_dtype type, uint32_t operation);
+/* "add.rn"; of argmax and argmin "max" and "min". */
+const char *tvm_reduce_name(const reduce_op *op);
+/* The type that it takes, "f32". */
+const char *tvm_reduce_suffix(const reduce_op *op);
 /* x and y combined, registers of the compute type. */
 reg tvm_reduce_pair(emitter *e, const reduce_op *op, reg x, reg y);
 /* The value of another lane: mode "bfly" with a mask, or "idx" with a lane, as `by`. */

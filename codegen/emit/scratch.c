@@ -1,32 +1,8 @@
 #include "scratch.h"
 
-#include <string.h>
-
 #include "barrier.h"
 
 enum { FIRST = 1, SECOND = 2, BOTH = FIRST | SECOND };
-
-static const struct {
-    const char *family;
-    uint64_t (*need)(const tvm_ir_program *program, const tvm_ir_kernel *kernel, const tvm_insn *insn,
-                     tvm_target target, uint64_t taken);
-} families[] = {
-    {"ATOMIC_FETCH", tvm_fetch_scratch},
-    {"PIECES", tvm_pieces_scratch},
-    {"PRINT_TENSOR", tvm_print_scratch},
-    {"REDUCE", tvm_reduce_scratch},
-    {"RELAYOUT", tvm_relayout_scratch},
-    {"SCAN", tvm_scan_scratch},
-};
-
-uint64_t tvm_scratch_need(const tvm_ir_program *program, const tvm_ir_kernel *kernel, const tvm_insn *insn,
-                          tvm_target target, uint64_t taken) {
-    const tvm_op_info *info = tvm_op(insn->op);
-    for (size_t i = 0; (info->effects & TVM_EFFECT_SCRATCH) && i < sizeof families / sizeof *families; i++)
-        if (strcmp(info->family, families[i].family) == 0)
-            return families[i].need(program, kernel, insn, target, taken);
-    return 0;
-}
 
 reg tvm_scratch_base(emitter *e) {
     uint64_t bytes = e->shared.bytes - e->shared.scratch;

@@ -10,28 +10,9 @@
 
 #include "emit.h"
 
-enum { SCRATCH_SMALL = 1024 }; /* bytes: up to here there is a second buffer */
-
-/* Bytes that an instruction needs where the tensors take `taken` bytes of the block's memory; 0: none. */
-uint64_t tvm_scratch_need(const tvm_ir_program *program, const tvm_ir_kernel *kernel, const tvm_insn *insn,
-                          tvm_target target, uint64_t taken);
-/* The same of each family with the effect SCRATCH. */
-uint64_t tvm_fetch_scratch(const tvm_ir_program *program, const tvm_ir_kernel *kernel, const tvm_insn *insn,
-                           tvm_target target, uint64_t taken);
-uint64_t tvm_reduce_scratch(const tvm_ir_program *program, const tvm_ir_kernel *kernel, const tvm_insn *insn,
-                            tvm_target target, uint64_t taken);
-uint64_t tvm_print_scratch(const tvm_ir_program *program, const tvm_ir_kernel *kernel, const tvm_insn *insn,
-                           tvm_target target, uint64_t taken);
-uint64_t tvm_relayout_scratch(const tvm_ir_program *program, const tvm_ir_kernel *kernel,
-                              const tvm_insn *insn, tvm_target target, uint64_t taken);
-uint64_t tvm_scan_scratch(const tvm_ir_program *program, const tvm_ir_kernel *kernel, const tvm_insn *insn,
-                          tvm_target target, uint64_t taken);
-
 /* Where bytes are counted from: the block's shared memory, of teams that run the same code moved on to their
  * own. */
 reg tvm_scratch_base(emitter *e);
-uint64_t tvm_pieces_scratch(const tvm_ir_program *program, const tvm_ir_kernel *kernel, const tvm_insn *insn,
-                            tvm_target target, uint64_t taken);
 
 /* What may be written: bytes [result, result + bytes) from there on. */
 uint32_t tvm_scratch_begin(emitter *e, uint64_t bytes);

@@ -8,18 +8,18 @@
 
 bool tvm_shared_places_open(emitter *e, shared_places *p, const tvm_operand *tensor, const tvm_layout *layout,
                             const tvm_operand *mask, bool tested) {
-    const tvm_shared_layout *shared = tvm_slot_shared_layout(e, tensor->value);
+    const tvm_shared_layout *shared = tvm_slot_shared_layout(e->k, tensor->value);
     *p = (shared_places){.layout = layout, .index = tensor + 1};
-    p->tile = (shared_tile){.e = e,
-                            .slot = tensor->value,
-                            .layout = shared,
-                            .rank = shared->rank,
-                            .bytes = tvm_slot_dtype(e, tensor->value).bits / 8};
+    p->shared = (shared_access){.e = e,
+                                .tile = {.slot = tensor->value,
+                                         .layout = shared,
+                                         .rank = shared->rank,
+                                         .bytes = tvm_slot_dtype(e->k, tensor->value).bits / 8}};
     bool made = tvm_broadcast_open(e, &p->mask, mask, layout);
     for (unsigned d = 0; d < shared->rank; d++) {
         made = tvm_broadcast_open(e, &p->tensor[d], &p->index[d], layout) && made;
         if (p->tensor[d].map) {
-            p->proven[d] = tvm_slot_elements_at_most(e, p->index[d].value, (int64_t)shared->shape[d] - 1);
+            p->proven[d] = tvm_slot_elements_at_most(e->k, p->index[d].value, (int64_t)shared->shape[d] - 1);
             continue;
         }
         bool in_tile = shared->rank - d <= layout->rank;
@@ -27,7 +27,7 @@ bool tvm_shared_places_open(emitter *e, shared_places *p, const tvm_operand *ten
         uint32_t extent = in_tile ? layout->shape[t] : 1;
         if (in_tile && !tvm_thread_coordinate(e, layout, t, &p->part[d])) p->part[d].name[0] = '\0';
         p->proven[d] = !tested || (extent <= shared->shape[d] &&
-                                   tvm_fact_at_most(e, p->index[d].value, shared->shape[d] - extent));
+                                   tvm_fact_at_most(e->k, p->index[d].value, shared->shape[d] - extent));
     }
     return made;
 }
@@ -39,7 +39,7 @@ void tvm_shared_places_close(shared_places *p) {
 
 bool tvm_shared_places_guarded(const shared_places *p) {
     bool guarded = p->mask.map;
-    for (unsigned d = 0; d < p->tile.rank; d++) guarded = guarded || !p->proven[d];
+    for (unsigned d = 0; d < p->shared.tile.rank; d++) guarded = guarded || !p->proven[d];
     return guarded;
 }
 
@@ -76,17 +76,17 @@ static reg position(emitter *e, const shared_places *p, unsigned d, uint32_t loc
     bool wide;
     reg at;
     if (tensor->map) {
-        wide = tvm_slot_dtype(e, tensor->slot).bits == 64;
+        wide = tvm_slot_dtype(e->k, tensor->slot).bits == 64;
         at = tvm_read_element(e, tensor->slot, tensor->map[local], true);
     } else {
-        wide = node_of(e, p->index[d].value)->type.bits == 64;
+        wide = node_of(e->k, p->index[d].value)->type.bits == 64;
         at = scalar_position(e, p, d, coordinate, wide);
     }
     if (!p->proven[d]) {
         reg inside = tvm_new_pred(e);
         /* Unsigned, a negative position is above every extent. */
         tvm_emit(e, "setp.lt.%s %s, %s, %u;", wide ? "u64" : "u32", inside.name, at.name,
-                 p->tile.layout->shape[d]);
+                 p->shared.tile.layout->shape[d]);
         add_predicate(e, predicate, inside);
     }
     if (!wide) return at;
@@ -99,8 +99,8 @@ static reg position(emitter *e, const shared_places *p, unsigned d, uint32_t loc
  * multiplication adds what is the element's own. */
 bool tvm_shared_place(emitter *e, shared_places *p, uint32_t local, reg *address, reg *predicate) {
     uint32_t coordinate[TVM_MAX_RANK] = {0};
-    unsigned rank = p->tile.rank;
-    bool plain = p->tile.layout->swizzle_bits == 0;
+    unsigned rank = p->shared.tile.rank;
+    bool plain = p->shared.tile.layout->swizzle_bits == 0;
     reg offset = {""};
     predicate->name[0] = '\0';
     tvm_layout_map(p->layout, 0, local, coordinate);
@@ -110,11 +110,12 @@ bool tvm_shared_place(emitter *e, shared_places *p, uint32_t local, reg *address
             if ((p->tensor[d].map != NULL) != (tensors == 1)) continue;
             uint32_t constant = in_tile ? coordinate[p->layout->rank - (rank - d)] : 0;
             reg at = position(e, p, d, local, constant, predicate);
-            tvm_shared_add_position(&p->tile, d, at, plain && tensors ? p->tile.bytes : 1, &offset);
+            tvm_shared_add_position(e, &p->shared.tile, d, at, plain && tensors ? p->shared.tile.bytes : 1,
+                                    &offset);
         }
-        if (plain && !tensors) offset = tvm_shared_address_of_offset(&p->tile, offset);
+        if (plain && !tensors) offset = tvm_shared_address_of_offset(&p->shared, offset);
     }
-    *address = plain ? offset : tvm_shared_address_of_offset(&p->tile, offset);
+    *address = plain ? offset : tvm_shared_address_of_offset(&p->shared, offset);
     if (p->mask.map) add_predicate(e, predicate, tvm_broadcast_set(e, &p->mask, local));
     return predicate->name[0] != '\0';
 }
@@ -135,9 +136,9 @@ static void explain(emitter *e, const shared_places *p, const char *what, tvm_dt
 }
 
 tvm_status tvm_shared_places_load(emitter *e, shared_places *p, uint32_t slot) {
-    tvm_dtype type = tvm_slot_dtype(e, slot);
+    tvm_dtype type = tvm_slot_dtype(e->k, slot);
     element_writer writer;
-    if (!tvm_write_begin(e, &writer, slot)) return tvm_diag_no_memory(e->diags);
+    if (!tvm_write_begin(e, &writer, slot)) return tvm_diag_no_memory(e->k->diags);
     for (uint32_t i = 0, locals = tvm_layout_locals(p->layout); i < locals; i++) {
         reg address, predicate, value = tvm_new_element(e, type);
         bool guarded = tvm_shared_place(e, p, i, &address, &predicate);
@@ -148,7 +149,7 @@ tvm_status tvm_shared_places_load(emitter *e, shared_places *p, uint32_t slot) {
                                          : "b32",
                      value.name);
         tvm_emit(e, "%s%s%sld.shared.%s %s, [%s+%u];", guarded ? "@" : "", predicate.name, guarded ? " " : "",
-                 access_type(type), value.name, address.name, e->slots[p->tile.slot].shared_offset);
+                 access_type(type), value.name, address.name, e->k->slots[p->shared.tile.slot].shared_offset);
         tvm_write_element(e, &writer, value);
     }
     tvm_write_end(e, &writer);
@@ -157,12 +158,12 @@ tvm_status tvm_shared_places_load(emitter *e, shared_places *p, uint32_t slot) {
 }
 
 tvm_status tvm_shared_places_store(emitter *e, shared_places *p, uint32_t slot) {
-    tvm_dtype type = tvm_slot_dtype(e, slot);
+    tvm_dtype type = tvm_slot_dtype(e->k, slot);
     for (uint32_t i = 0, locals = tvm_layout_locals(p->layout); i < locals; i++) {
         reg address, predicate, value = tvm_read_element(e, slot, i, false);
         bool guarded = tvm_shared_place(e, p, i, &address, &predicate);
         tvm_emit(e, "%s%s%sst.shared.%s [%s+%u], %s;", guarded ? "@" : "", predicate.name, guarded ? " " : "",
-                 access_type(type), address.name, e->slots[p->tile.slot].shared_offset, value.name);
+                 access_type(type), address.name, e->k->slots[p->shared.tile.slot].shared_offset, value.name);
     }
     explain(e, p, "st.shared", type);
     return TVM_OK;

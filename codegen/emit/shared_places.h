@@ -7,7 +7,7 @@
 #include "shared_access.h"
 
 typedef struct shared_places {
-    shared_tile tile;
+    shared_access shared;
     const tvm_layout *layout; /* of the registers */
     const tvm_operand *index;
     bool proven[TVM_MAX_RANK]; /* by dimension of the tensor, as are all of these */

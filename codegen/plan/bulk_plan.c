@@ -1,0 +1,433 @@
+/* Boxes of a tensor map for a tile: PTX ISA, "Tensors", on boxes, strides and swizzling modes. */
+#include "bulk_plan.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "analysis.h"
+#include "numbers.h"
+#include "view.h"
+
+/* Bytes that a box begins at a multiple of; a swizzle of so many spans repeats itself. */
+enum { BOX_ALIGNMENT = 128, SPANS_OF_SWIZZLE = 8 };
+
+static unsigned swizzle_of(const tvm_shared_layout *layout, unsigned bytes) {
+    if (layout->swizzle_bits == 0) return TVM_ABI_SWIZZLE_NONE;
+    bool chunks = bytes << layout->swizzle_base == TVM_ABI_BOX_GRANULE && layout->swizzle_shift == 3;
+    return chunks && layout->swizzle_bits <= 3 ? layout->swizzle_bits : TVM_ABI_SWIZZLES;
+}
+
+static uint64_t span_of(unsigned swizzle) {
+    return UINT64_C(16) << swizzle;
+}
+
+uint64_t tvm_bulk_alignment(const tvm_shared_layout *layout, unsigned bits) {
+    unsigned swizzle = bits % 8 ? TVM_ABI_SWIZZLES : swizzle_of(layout, bits / 8);
+    return swizzle == TVM_ABI_SWIZZLES       ? 0
+           : swizzle == TVM_ABI_SWIZZLE_NONE ? BOX_ALIGNMENT
+                                             : SPANS_OF_SWIZZLE * span_of(swizzle);
+}
+
+/* The largest divisor of `extent` that is at most `most` and a multiple of `granule`; 0: there is none. */
+static uint32_t part_of(uint32_t extent, uint32_t most, uint32_t granule) {
+    for (uint32_t part = extent < most ? extent : most; part > 0; part--)
+        if (extent % part == 0 && part % granule == 0) return part;
+    return 0;
+}
+
+static const char *name_of(const kernel_state *k, uint32_t slot) {
+    return tvm_string(k->program, k->kernel->slots[slot].name);
+}
+
+/* ---- the tensor ---- */
+
+/* The slot that the map is of: what the tile is a part of, a tensor or a view with strides of its own. */
+static uint32_t mapped_slot(const kernel_state *k, const bulk_tile *tile) {
+    uint32_t slot = tile->global->value;
+    tvm_view view;
+    while (k->kernel->slots[slot].view && k->kernel->slots[slot].form == TVM_FORM_PART) {
+        tvm_view_read(k->kernel, &k->kernel->insns[k->kernel->slots[slot].view - 1], &view);
+        slot = view.base;
+    }
+    return slot;
+}
+
+static const tvm_slot *mapped(const kernel_state *k, const bulk_tile *tile) {
+    return &k->kernel->slots[mapped_slot(k, tile)];
+}
+
+/* Has a variable one value from its assignment on? Then one instruction assigns it, once. */
+static bool is_set_once(const kernel_state *k, uint32_t slot) {
+    unsigned loops_end = 0, set = 0;
+    bool once = true;
+    for (uint32_t i = 0; i < k->kernel->insn_count; i++) {
+        const tvm_insn *insn = &k->kernel->insns[i];
+        bool is_loop = tvm_insn_class(insn) == TVM_CLASS_LOOP;
+        if (is_loop && insn->match > loops_end) loops_end = insn->match;
+        if (insn->result != slot) continue;
+        once = once && i >= loops_end && !is_loop;
+        set++;
+    }
+    return once && set == 1;
+}
+
+/* Has the expression one value at all places that come after its variables' assignments? */
+static bool keeps_value(const kernel_state *k, uint32_t expr) {
+    const tvm_expr *node = node_of(k, expr);
+    if (tvm_fact_stable(k, expr)) return true;
+    if (node->op == TVM_EXPR_SLOT) return node->a < k->kernel->param_count || is_set_once(k, node->a);
+    unsigned arity = tvm_expr_op_info(node->op)->arity;
+    return arity > 0 && keeps_value(k, node->a) && (arity < 2 || keeps_value(k, node->b)) &&
+           (arity < 3 || keeps_value(k, node->c));
+}
+
+static bool is_zero(const kernel_state *k, uint32_t expr) {
+    int64_t value;
+    return tvm_fact_constant(k, expr, &value) && value == 0;
+}
+
+/* A launch makes the map of a view with strides of its own: it checks it, and its memory begins where a
+ * tensor's does. */
+static bool begins_with_tensor(const kernel_state *k, uint32_t slot) {
+    if (!k->kernel->slots[slot].at_launch || slot >= UINT16_MAX) return false;
+    while (k->kernel->slots[slot].view) {
+        tvm_view view;
+        tvm_view_read(k->kernel, &k->kernel->insns[k->kernel->slots[slot].view - 1], &view);
+        for (unsigned b = 0; b < view.base_rank; b++)
+            if (!is_zero(k, view.index[b].value)) return false;
+        slot = view.base;
+    }
+    return true;
+}
+
+/* A tile on its way through views to the tensor of the map. */
+typedef struct view_walk {
+    uint32_t slot;              /* what it is a tile of, so far */
+    bulk_sum at[TVM_MAX_RANK];  /* its coordinates there */
+    uint8_t from[TVM_MAX_RANK]; /* the dimension there that dimension d of the tile's own tensor is */
+} view_walk;
+
+/* Does a part, which lies inside of its base, end where that does in dimension d? */
+static bool ends_with_base(const kernel_state *k, const tvm_slot *slot, const tvm_view *view, unsigned d) {
+    enum { BUDGET = 16 };
+    unsigned budget = BUDGET;
+    linear left = {0};
+    tvm_linear_add_value(k, &left, slot->shape[d], 1, &budget);
+    tvm_linear_add_value(k, &left, view->index[view->from[d]].value, 1, &budget);
+    tvm_linear_add_value(k, &left, k->kernel->slots[view->base].shape[view->from[d]], -1, &budget);
+    return !left.failed && tvm_linear_not_negative(k, &left);
+}
+
+/* Is what is outside of the part in dimension d of the tile's own tensor outside of its base, too, or is none
+ * of the tile outside? */
+static bool ends_alike(const kernel_state *k, const bulk_tile *tile, const view_walk *w, const tvm_view *view,
+                       unsigned d) {
+    const tvm_slot *own = &k->kernel->slots[tile->global->value], *slot = &k->kernel->slots[w->slot];
+    unsigned dim = w->from[d], of_base = view->from[dim];
+    uint32_t extent = d + tile->rank < own->rank ? 1 : tile->extent[d + tile->rank - own->rank];
+    bool begins_alike = is_zero(k, view->index[of_base].value);
+    if (begins_alike && slot->shape[dim] == k->kernel->slots[view->base].shape[of_base]) return true;
+    if (tvm_fact_inside(k, tile->global[1 + d].value, extent, own->shape[d])) return true;
+    return (begins_alike || tvm_fact_not_negative(k, tile->global[1 + d].value)) &&
+           ends_with_base(k, slot, view, dim);
+}
+
+/* From a part to its base; NULL, or what is wrong. */
+static const char *leave_part(const kernel_state *k, const bulk_tile *tile, view_walk *w) {
+    tvm_view view;
+    bulk_sum at[TVM_MAX_RANK] = {0};
+    tvm_view_read(k->kernel, &k->kernel->insns[k->kernel->slots[w->slot].view - 1], &view);
+    for (unsigned b = 0; b < view.base_rank; b++) {
+        at[b] = (bulk_sum){.count = 1, .expr = {view.index[b].value}};
+        if (!keeps_value(k, view.index[b].value)) return "at an index that changes";
+    }
+    for (unsigned d = 0; d < k->kernel->slots[tile->global->value].rank; d++)
+        if (!ends_alike(k, tile, w, &view, d))
+            return "that ends, for all that is known, within the tile before what it is of";
+    for (unsigned d = 0; d < view.rank; d++) {
+        bulk_sum *sum = &at[view.from[d]];
+        for (unsigned i = 0; i < w->at[d].count; i++) sum->expr[sum->count++] = w->at[d].expr[i];
+    }
+    for (unsigned d = 0; d < k->kernel->slots[tile->global->value].rank; d++)
+        w->from[d] = view.from[w->from[d]];
+    memcpy(w->at, at, sizeof at);
+    w->slot = view.base;
+    return NULL;
+}
+
+/* A part of a tensor, or a part of that, at indices that stay as they are, its dimensions in any order, goes
+ * by boxes of the tensor. */
+static bool find_view(const kernel_state *k, const bulk_tile *tile, bulk_plan *plan, char why[BULK_WHY_MAX]) {
+    view_walk w = {.slot = tile->global->value};
+    const tvm_slot *slots = k->kernel->slots;
+    unsigned rank = slots[w.slot].rank;
+    const char *wrong = NULL;
+    for (unsigned d = 0; d < rank; d++) {
+        w.at[d] = (bulk_sum){.count = 1, .expr = {tile->global[1 + d].value}};
+        w.from[d] = (uint8_t)d;
+    }
+    while (!wrong && slots[w.slot].view && slots[w.slot].form == TVM_FORM_PART) {
+        uint32_t part = w.slot;
+        wrong = leave_part(k, tile, &w);
+        if (wrong) w.slot = part;
+    }
+    if (!wrong && slots[w.slot].view && !begins_with_tensor(k, w.slot))
+        wrong = "with strides that does not begin, in each block, with its tensor";
+    memcpy(plan->at, w.at, sizeof plan->at);
+    for (unsigned d = 0; d < tile->rank; d++) plan->dim[d] = w.from[rank - tile->rank + d];
+    if (wrong) snprintf(why, BULK_WHY_MAX, "%.60s is a view %s", name_of(k, w.slot), wrong);
+    return !wrong;
+}
+
+static uint64_t divisor_of(const kernel_state *k, const bulk_plan *plan, unsigned dim) {
+    uint64_t divisor = 0;
+    for (unsigned i = 0; i < plan->at[dim].count; i++)
+        divisor = tvm_fact_gcd(divisor, tvm_fact_divisor(k, plan->at[dim].expr[i]));
+    return divisor;
+}
+
+/* The dimension of the tensor whose elements are neighbours in memory; the rank: none is known. */
+static unsigned row_of(const kernel_state *k, const tvm_slot *slot) {
+    int64_t stride;
+    if (slot->form == TVM_FORM_ROW_MAJOR) return slot->rank - 1U;
+    for (unsigned d = slot->rank; d-- > 0;)
+        if (tvm_fact_constant(k, slot->stride[d], &stride) && stride == 1) return d;
+    return slot->rank;
+}
+
+/* Bytes that the steps of all dimensions but that of rows are known to be multiples of. */
+static uint64_t steps_of(const kernel_state *k, const tvm_slot *slot, unsigned row, unsigned bytes) {
+    uint64_t step = 0;
+    if (slot->form == TVM_FORM_ROW_MAJOR)
+        return slot->rank > 1 ? tvm_fact_divisor(k, slot->shape[row]) * bytes : 0;
+    for (unsigned d = 0; d < slot->rank; d++)
+        if (d != row) step = tvm_fact_gcd(step, tvm_fact_divisor(k, slot->stride[d]) * bytes);
+    return step;
+}
+
+/* The tile's dimensions as boxes have them: that of rows, then the others, the tensor's last one first.
+ * False: the tile is none of rows. */
+static bool order_tile(const bulk_tile *tile, bulk_plan *plan) {
+    unsigned count = 0;
+    for (unsigned i = 0; i < plan->map.rank; i++)
+        for (unsigned d = 0; d < tile->rank; d++)
+            if (plan->dim[d] == tvm_abi_map_dim(&plan->map, i)) plan->order[count++] = (uint8_t)d;
+    return plan->dim[plan->order[0]] == tvm_abi_map_dim(&plan->map, 0);
+}
+
+static bool global_fits(kernel_state *k, const bulk_tile *tile, bulk_plan *plan, unsigned bytes,
+                        char why[BULK_WHY_MAX]) {
+    const tvm_slot *slot = mapped(k, tile);
+    const char *name = name_of(k, tile->global->value);
+    unsigned row = row_of(k, slot);
+    if (!tvm_target_has(k->target, TVM_HAS_BULK)) {
+        char target[16];
+        snprintf(why, BULK_WHY_MAX, "%s lacks it", tvm_target_name(k->target, target));
+        return false;
+    }
+    if (slot->rank > TVM_ABI_TENSOR_MAP_RANK) {
+        snprintf(why, BULK_WHY_MAX, "%.60s has %u dimensions, a tensor map at most %d", name, slot->rank,
+                 TVM_ABI_TENSOR_MAP_RANK);
+        return false;
+    }
+    if (row == slot->rank) {
+        snprintf(why, BULK_WHY_MAX, "no stride of %.60s is known to be 1", name);
+        return false;
+    }
+    if (!find_view(k, tile, plan, why)) return false;
+    plan->map.rank = slot->rank;
+    plan->map.row = (uint8_t)(slot->rank - 1 - row);
+    if (!order_tile(tile, plan)) {
+        snprintf(why, BULK_WHY_MAX,
+                 "the tile has one element only of the dimension of %.60s that is rows in memory", name);
+        return false;
+    }
+    uint64_t step = steps_of(k, slot, row, bytes), first = divisor_of(k, plan, row) * bytes;
+    /* Else it is an illegal instruction, to an H200 (driver 580, CUDA 13.0). */
+    if (first % TVM_ABI_BOX_GRANULE != 0) {
+        snprintf(why, BULK_WHY_MAX,
+                 "its rows are known to begin at multiples of %" PRIu64 " bytes only, not of 16",
+                 tvm_fact_gcd(first, TVM_ABI_BOX_GRANULE));
+        return false;
+    }
+    if (step % TVM_ABI_BOX_GRANULE == 0) return true;
+    snprintf(why, BULK_WHY_MAX, "%s of %.60s are known to be multiples of %" PRIu64 " bytes only, not of 16",
+             slot->form == TVM_FORM_ROW_MAJOR ? "rows" : "strides", name,
+             tvm_fact_gcd(step, TVM_ABI_BOX_GRANULE));
+    return false;
+}
+
+/* Where a box is stored no coordinate may be negative: that is an illegal instruction, to an H200 (driver
+ * 580, CUDA 13.0), which loads such boxes and drops what lies behind the tensor's end. */
+static bool begins_inside(const kernel_state *k, const bulk_tile *tile, char why[BULK_WHY_MAX]) {
+    const tvm_slot *slot = &k->kernel->slots[tile->global->value];
+    for (unsigned d = 0; d < slot->rank; d++) {
+        if (k->facts->exprs[tile->global[1 + d].value].low >= 0) continue;
+        snprintf(why, BULK_WHY_MAX, "index %u of %.60s may be negative, for all that is known", d,
+                 name_of(k, tile->global->value));
+        return false;
+    }
+    return true;
+}
+
+/* Elements of the tensor that one of the map may be at most: rows and the tile's first coordinate are whole
+ * ones. */
+static unsigned widest(const kernel_state *k, const bulk_tile *tile, const bulk_plan *plan, unsigned bytes,
+                       uint32_t run) {
+    const tvm_slot *slot = mapped(k, tile);
+    unsigned row = plan->dim[plan->order[0]];
+    uint64_t whole = tvm_fact_gcd(8 / bytes, tvm_fact_divisor(k, slot->shape[row]));
+    whole = tvm_fact_gcd(whole, divisor_of(k, plan, row));
+    return (unsigned)tvm_fact_gcd(whole, run);
+}
+
+/* ---- boxes ---- */
+
+/* The modes of a dimension of the shared layout: those that are not the innermost one are numbered by boxes.
+ */
+static unsigned innermost_mode(const shared_tile *s, unsigned dim) {
+    return s->first[dim] + s->modes[dim] - 1U;
+}
+
+/* Elements of a row of the tile that are neighbours in shared memory. */
+static uint32_t row_run(const bulk_tile *tile, const bulk_plan *plan) {
+    const shared_tile *s = &plan->tile;
+    uint32_t extent = tile->extent[plan->order[0]],
+             run = tvm_shared_contiguous_in(s, s->lead + plan->order[0]);
+    return run >= extent ? extent : extent % run == 0 ? run : 0;
+}
+
+static bool row_box(const kernel_state *k, const bulk_tile *tile, bulk_way way, bulk_plan *plan,
+                    char why[BULK_WHY_MAX]) {
+    unsigned bytes = plan->tile.bytes, last = plan->order[0];
+    uint32_t run = row_run(tile, plan), granule = TVM_ABI_BOX_GRANULE / bytes;
+    if (plan->map.swizzle) {
+        plan->box[last] = (uint32_t)span_of(plan->map.swizzle) / bytes;
+        if (run == plan->box[last]) return true;
+        snprintf(why, BULK_WHY_MAX,
+                 "%u bytes of a row are contiguous in shared memory, a swizzle of %u bytes wants as many",
+                 run * bytes, plan->box[last] * bytes);
+        return false;
+    }
+    if (run > TVM_ABI_BOX_EXTENT && way != BULK_ADD) plan->factor = widest(k, tile, plan, bytes, run);
+    plan->box[last] = part_of(run, plan->factor * TVM_ABI_BOX_EXTENT, granule);
+    if (plan->box[last] > 0) return true;
+    snprintf(why, BULK_WHY_MAX, "%u bytes of a row are contiguous in shared memory, no multiple of 16",
+             run * bytes);
+    return false;
+}
+
+/* The other dimensions, as long as they go on where the ones before them end. */
+static void other_boxes(const bulk_tile *tile, bulk_plan *plan) {
+    const shared_tile *s = &plan->tile;
+    uint64_t filled = plan->box[plan->order[0]];
+    for (unsigned i = 1; i < tile->rank; i++) {
+        unsigned d = plan->order[i], dim = s->lead + d, m = innermost_mode(s, dim);
+        plan->box[d] = 1;
+        if (tile->extent[d] == 1 || s->modes[dim] == 0 || s->layout->mode_stride[m] != filled) continue;
+        uint32_t size = s->modes[dim] == 1 ? tile->extent[d] : s->layout->mode_size[m];
+        if (size > tile->extent[d]) size = tile->extent[d];
+        if (tile->extent[d] % size == 0) plan->box[d] = part_of(size, TVM_ABI_BOX_EXTENT, 1);
+        filled *= plan->box[d];
+    }
+}
+
+/* Do all boxes begin where a box may? */
+static bool aligned(const bulk_tile *tile, const bulk_plan *plan, char why[BULK_WHY_MAX]) {
+    const shared_tile *s = &plan->tile;
+    uint64_t wanted = tvm_bulk_alignment(s->layout, 8 * s->bytes),
+             found = tvm_fact_gcd(s->constant, s->dynamic_divisor);
+    for (uint32_t n = 1; n < plan->count; n++) {
+        uint32_t at[TVM_MAX_RANK];
+        tvm_bulk_box(tile, plan, n, at);
+        found = tvm_fact_gcd(found, tvm_shared_linear(s, at));
+    }
+    if (found * s->bytes % wanted == 0) return true;
+    snprintf(why, BULK_WHY_MAX,
+             "its boxes begin at multiples of %" PRIu64 " bytes of shared memory, not of %" PRIu64,
+             tvm_fact_gcd(found * s->bytes, wanted), wanted);
+    return false;
+}
+
+void tvm_bulk_box(const bulk_tile *tile, const bulk_plan *plan, uint32_t n, uint32_t at[TVM_MAX_RANK]) {
+    memset(at, 0, TVM_MAX_RANK * sizeof *at);
+    for (unsigned d = tile->rank; d-- > 0;) {
+        uint32_t boxes = tile->extent[d] / plan->box[d];
+        at[d] = n % boxes * plan->box[d];
+        n /= boxes;
+    }
+}
+
+/* ---- the map ---- */
+
+static tvm_abi_element element_of(tvm_dtype type, unsigned factor, bool is_written) {
+    static const tvm_abi_element bits[] = {TVM_ABI_BITS8, TVM_ABI_BITS16, TVM_ABI_BITS32, TVM_ABI_BITS64};
+    if (factor > 1 || !is_written) return bits[tvm_log2_floor(factor * type.bits / 8)];
+    if (tvm_dtype_same(type, TVM_F16)) return TVM_ABI_F16;
+    if (tvm_dtype_same(type, TVM_BF16)) return TVM_ABI_BF16;
+    if (tvm_dtype_same(type, TVM_F32)) return TVM_ABI_F32;
+    if (tvm_dtype_same(type, TVM_F64)) return TVM_ABI_F64;
+    if (tvm_dtype_same(type, TVM_I(32))) return TVM_ABI_I32;
+    if (tvm_dtype_same(type, TVM_I(64))) return TVM_ABI_I64;
+    return bits[tvm_log2_floor(type.bits / 8)];
+}
+
+/* The number of the tensor in the ABI. */
+static uint32_t number_of(const kernel_state *k, uint32_t slot) {
+    tvm_launch_tensor tensors[TVM_MAX_LAUNCH_TENSORS];
+    uint32_t count = tvm_launch_tensors(k->kernel, tensors), i = 0;
+    if (slot < k->kernel->param_count) return slot;
+    while (i < count && tensors[i].slot != slot) i++;
+    return k->kernel->param_count + i;
+}
+
+static void describe(const kernel_state *k, const bulk_tile *tile, bool is_written, bulk_plan *plan) {
+    uint32_t of = mapped_slot(k, tile), root = tvm_view_root(k->kernel, of);
+    const tvm_slot *slot = &k->kernel->slots[of];
+    unsigned last = plan->order[0];
+    uint32_t row = plan->box[last] * plan->tile.bytes;
+    plan->map.tensor = (uint16_t)number_of(k, root);
+    plan->map.view = (uint16_t)(of == root ? 0 : of + 1);
+    plan->map.element = (uint8_t)element_of(slot->dtype, plan->factor, is_written);
+    plan->map.is_written = is_written;
+    plan->map.promotion = is_written ? 0 : row >= 128 ? 4 : row >= 64 ? 2 : 1;
+    for (unsigned d = 0; d < slot->rank; d++) plan->map.box[d] = 1;
+    for (unsigned d = 0; d < tile->rank; d++) plan->map.box[plan->dim[d]] = (uint16_t)plan->box[d];
+    plan->map.box[plan->dim[last]] = (uint16_t)(plan->box[last] / plan->factor);
+}
+
+bool tvm_bulk_plan_make(kernel_state *k, const bulk_tile *tile, bulk_way way, bulk_plan *plan,
+                        char why[BULK_WHY_MAX]) {
+    *plan = (bulk_plan){.factor = 1, .count = 1};
+    bool is_linear =
+        tvm_shared_open(k, &plan->tile, tile->shared->value, tile->shared + 1, tile->rank, tile->extent, 1);
+    const shared_tile *s = &plan->tile;
+    plan->box_bytes = s->bytes;
+    plan->map.swizzle = (uint8_t)swizzle_of(s->layout, s->bytes);
+    if (!global_fits(k, tile, plan, s->bytes, why) || (way != BULK_LOAD && !begins_inside(k, tile, why)))
+        return false;
+    if (!is_linear || plan->map.swizzle == TVM_ABI_SWIZZLES) {
+        snprintf(why, BULK_WHY_MAX, "%s",
+                 is_linear ? "the swizzle is none of a tensor map's"
+                           : "a dimension of the shared layout has several modes");
+        return false;
+    }
+    if (!row_box(k, tile, way, plan, why)) return false;
+    other_boxes(tile, plan);
+    for (unsigned d = 0; d < tile->rank; d++) {
+        plan->count *= tile->extent[d] / plan->box[d];
+        plan->box_bytes *= plan->box[d];
+    }
+    if (plan->count > BULK_BOXES) {
+        snprintf(why, BULK_WHY_MAX,
+                 "it is %u boxes, contiguous in shared memory, of at most 256 in a dimension", plan->count);
+        return false;
+    }
+    if (!aligned(tile, plan, why)) return false;
+    describe(k, tile, way != BULK_LOAD, plan);
+    /* Sums wrap alike; those of signed ones are an illegal instruction, to an H200 (driver 580, CUDA 13.0).
+     */
+    if (way == BULK_ADD && plan->map.element == TVM_ABI_I64) plan->map.element = TVM_ABI_BITS64;
+    return true;
+}

@@ -1,0 +1,182 @@
+/* Where threads fence what they wrote to shared memory, before they tell others of it: see emit/barrier.h.
+ *
+ * A fence costs tens of cycles, as much as a barrier, and an arrival stands in each turn of a consumer's
+ * loop; so it is left out where no thread can have written since its last one to memory that the
+ * asynchronous proxy touches. "May have written" is a set of warps, as what a role's do says nothing of those
+ * of the next one, which run beside them. It flows along the instructions; where paths meet, either will do;
+ * at a loop's head it is the least solution that holds for all turns. */
+#include <stdlib.h>
+
+#include "proxy_fences.h"
+#include "shared_view.h"
+#include "wgmma_impl.h"
+
+/* Bit w: warp w of the block. */
+typedef uint32_t warp_set;
+
+typedef struct frame {
+    uint32_t opener;
+    warp_set other;     /* a branch: at the end of its other path so far; a loop: where it ends */
+    warp_set continues; /* what jumps to the head of a loop have */
+} frame;
+
+typedef struct walk {
+    kernel_state *k;
+    warp_set written, active; /* active: the warps that do the instruction */
+    frame frames[TVM_MAX_DEPTH];
+    unsigned depth;
+    bool grown;
+} walk;
+
+/* The memory of a shared tensor, or of what it is a view of. */
+typedef struct span {
+    uint64_t first, end;
+} span;
+
+static span span_of(const kernel_state *k, uint32_t slot) {
+    tvm_shared_root root;
+    tvm_shared_root_find(k->program, k->kernel, slot, &root);
+    uint64_t elements = tvm_shared_layout_span(tvm_slot_shared_layout(k, root.slot));
+    uint64_t first = k->slots[root.slot].shared_offset;
+    return (span){first, first + (elements * k->kernel->slots[root.slot].dtype.bits + 7) / 8};
+}
+
+/* Does the instruction read or write its shared tensors through the asynchronous proxy? */
+static bool is_by_engine(const kernel_state *k, const tvm_insn *insn) {
+    switch (insn->op) {
+    case TVM_OP_COPY_BULK:
+    case TVM_OP_COPY_CLUSTER:
+        return true;
+    case TVM_OP_STORE_BULK:
+    case TVM_OP_REDUCE_BULK:
+        return k->bulk.stores_by_engine;
+    case TVM_OP_MMA:
+        return k->wgmma->used;
+    default:
+        return false;
+    }
+}
+
+static bool is_shared(const kernel_state *k, const tvm_operand *operand) {
+    return operand->kind == TVM_OPERAND_SLOT && k->kernel->slots[operand->value].kind == TVM_SLOT_SHARED;
+}
+
+/* Does any instruction do so with the tensor's memory, or a part of it? */
+static bool is_touched(const kernel_state *k, uint32_t slot) {
+    span written = span_of(k, slot);
+    for (uint32_t i = 0; i < k->kernel->insn_count; i++) {
+        const tvm_insn *insn = &k->kernel->insns[i];
+        if (!is_by_engine(k, insn)) continue;
+        for (uint32_t j = 0; j < insn->count; j++) {
+            const tvm_operand *operand = &tvm_operands(k->kernel, insn)[j];
+            if (!is_shared(k, operand)) continue;
+            span touched = span_of(k, operand->value);
+            if (written.first < touched.end && touched.first < written.end) return true;
+        }
+    }
+    return false;
+}
+
+/* Does the instruction write through the threads, or wait for what they copied, to memory that the
+ * asynchronous proxy reads or writes? Groups are those of copy-async; store-bulk and reduce-bulk only read
+ * shared memory, whoever does them. */
+static bool writes(const kernel_state *k, const tvm_insn *insn) {
+    const tvm_op_info *info = tvm_op(insn->op);
+    const tvm_operand *operands = tvm_operands(k->kernel, insn);
+    bool is_group = info->class == TVM_CLASS_ORDER && info->effects == TVM_EFFECT_ASYNC;
+    if (info->class == TVM_CLASS_LOOP || insn->op == TVM_OP_COPY_BULK) return false;
+    if (!(info->effects & TVM_EFFECT_WRITE_SHARED) && !is_group) return false;
+    bool has_tensor = false;
+    for (uint32_t i = 0; i < insn->count; i++) {
+        if (!is_shared(k, &operands[i])) continue;
+        if (is_touched(k, operands[i].value)) return true;
+        has_tensor = true;
+    }
+    return !has_tensor;
+}
+
+/* Does every thread come to a fence there, where one is needed? */
+static bool fences(const tvm_insn *insn) {
+    return tvm_insn_class(insn) == TVM_CLASS_ORDER && tvm_op(insn->op)->effects & TVM_EFFECT_BARRIER;
+}
+
+static frame *innermost_loop(walk *w) {
+    unsigned d = w->depth;
+    while (d > 1 && tvm_insn_class(&w->k->kernel->insns[w->frames[d - 1].opener]) != TVM_CLASS_LOOP) d--;
+    return &w->frames[d - 1];
+}
+
+static warp_set warps_of(uint32_t first, uint32_t end) {
+    return (warp_set)((UINT64_C(1) << end) - (UINT64_C(1) << first));
+}
+
+/* Adds to what is known of an instruction. */
+static void grow(walk *w, uint32_t at, warp_set written) {
+    warp_set *unfenced = &w->k->bulk.unfenced[at];
+    if (written & ~*unfenced) w->grown = true;
+    *unfenced |= written;
+}
+
+static void close_frame(walk *w) {
+    frame *f = &w->frames[--w->depth];
+    tvm_op_class class = tvm_insn_class(&w->k->kernel->insns[f->opener]);
+    if (class == TVM_CLASS_LOOP) {
+        grow(w, f->opener, w->written | f->continues);
+        w->written = w->k->bulk.unfenced[f->opener];
+    }
+    if (class == TVM_CLASS_SECTION) w->active = warps_of(0, w->k->kernel->warps);
+    w->written |= f->other;
+}
+
+static void walk_insn(walk *w, uint32_t at) {
+    const tvm_insn *insn = &w->k->kernel->insns[at];
+    tvm_op_class class = tvm_insn_class(insn);
+    bool is_written = writes(w->k, insn);
+    grow(w, at, class == TVM_CLASS_LOOP ? w->written : w->written & w->active);
+    if (is_written) grow(w, at, w->active); /* its own are fenced, too */
+    switch (class) {
+    case TVM_CLASS_LOOP:
+        w->frames[w->depth++] = (frame){.opener = at};
+        w->written = w->k->bulk.unfenced[at];
+        break;
+    case TVM_CLASS_SECTION: {
+        tvm_role role = tvm_role_of(w->k->kernel, insn);
+        w->frames[w->depth++] = (frame){.opener = at};
+        w->active = warps_of(role.first, role.end);
+        break;
+    }
+    case TVM_CLASS_BRANCH:
+        w->frames[w->depth++] = (frame){.opener = at, .other = w->written};
+        break;
+    case TVM_CLASS_ELSE: {
+        warp_set then = w->written;
+        w->written = w->frames[w->depth - 1].other;
+        w->frames[w->depth - 1].other = then;
+        break;
+    }
+    case TVM_CLASS_END:
+        close_frame(w);
+        break;
+    case TVM_CLASS_JUMP:
+        if (insn->op == TVM_OP_BREAK)
+            innermost_loop(w)->other |= w->written;
+        else
+            innermost_loop(w)->continues |= w->written;
+        break;
+    default:
+        if (fences(insn)) w->written &= ~w->active;
+        if (is_written) w->written |= w->active;
+    }
+}
+
+tvm_status tvm_proxy_plan(kernel_state *k) {
+    k->bulk.unfenced = calloc(k->kernel->insn_count + (size_t)1, sizeof *k->bulk.unfenced);
+    if (!k->bulk.unfenced) return tvm_diag_no_memory(k->diags);
+    bool grown = true;
+    while (grown) {
+        walk w = {.k = k, .active = warps_of(0, k->kernel->warps)};
+        for (uint32_t i = 0; i < k->kernel->insn_count; i++) walk_insn(&w, i);
+        grown = w.grown;
+    }
+    return TVM_OK;
+}

@@ -1,0 +1,259 @@
+/* What waits for wgmma: what reads or assigns the sums of one that may not have finished, or assigns or
+ * writes what it reads. Groups finish in order, so to wait for a product is to wait until at most as many
+ * groups are unfinished as have been committed after its own. How many these are may depend on the path: what
+ * is kept of each product is the least number of groups from its last one on, its age. Ages flow along the
+ * instructions; where paths meet, the lower one holds. At a loop's head what its turns leave unfinished must
+ * be known before the body is emitted: a pass over the kernel finds it, as the solution of the same flow.
+ *
+ * A product is one group. Where its a is computed right before it (is_paced), each step of k is one, and all
+ * but the latest group are waited for: ptxas then computes a's fragments of the next step while the tensor
+ * cores do this one, and needs registers for those of two steps only. Where the program itself has two
+ * operands take turns, one is computed while the other is multiplied, and such waits would only hold the
+ * warps up. */
+#include <stdlib.h>
+
+#include "shared_view.h"
+#include "view.h"
+#include "groups.h"
+#include "wgmma_impl.h"
+#include "wgmma_waits.h"
+
+/* ---- ages ---- */
+
+enum {
+    LAST = WAIT_PRODUCTS - 1 /* products from this number on share an entry */
+};
+
+static unsigned entry_of(uint32_t number) {
+    return number < LAST ? number : LAST;
+}
+
+bool tvm_waits_none(const wait_set *set) {
+    for (unsigned i = 0; i < WAIT_PRODUCTS; i++)
+        if (set->age[i]) return false;
+    return true;
+}
+
+bool tvm_waits_add(wait_set *into, const wait_set *other) {
+    bool grown = false;
+    for (unsigned i = 0; i < WAIT_PRODUCTS; i++) {
+        if (other->age[i] == 0 || (into->age[i] != 0 && into->age[i] <= other->age[i])) continue;
+        into->age[i] = other->age[i];
+        grown = true;
+    }
+    return grown;
+}
+
+void tvm_waits_commit(wait_set *set, uint32_t number) {
+    for (unsigned i = 0; i < WAIT_PRODUCTS; i++)
+        if (set->age[i] != 0 && set->age[i] < WAIT_ANY) set->age[i]++;
+    set->age[entry_of(number)] = 1;
+}
+
+void tvm_waits_end(wait_set *set, unsigned pending) {
+    for (unsigned i = 0; i < WAIT_PRODUCTS; i++)
+        if (set->age[i] > pending) set->age[i] = 0;
+}
+
+/* ---- conflicts ---- */
+
+static bool is_sums_of(const kernel_state *k, const product *p, uint32_t slot) {
+    for (uint32_t j = 0; j < p->joined; j++)
+        if (slot_sums(k, p + j) == slot) return true;
+    return false;
+}
+
+/* Do the instructions right behind only make another view of the result, at last in the slot? ptxas gives
+ * both the same registers, so that what computes the result is what writes the slot. */
+static bool becomes(const kernel_state *k, const tvm_insn *insn, uint32_t slot) {
+    const tvm_insn *end = k->kernel->insns + k->kernel->insn_count, *next = insn + 1;
+    for (uint32_t value = insn->result; value != TVM_NONE && next < end && next->op == TVM_OP_VIEW; next++) {
+        if (tvm_operands(k->kernel, next)[0].value != value) return false;
+        value = next->result;
+        if (value == slot) return true;
+    }
+    return false;
+}
+
+/* Must another instruction wait for p? */
+static bool waits_for(const kernel_state *k, const tvm_insn *insn, const product *p) {
+    const tvm_op_info *info = tvm_op(insn->op);
+    const tvm_operand *operands = tvm_operands(k->kernel, insn);
+    const mma_operands *o = operands_of(k, p);
+    bool writes = info->effects & TVM_EFFECT_WRITE_SHARED || info->class == TVM_CLASS_FREE;
+    if (info->class == TVM_CLASS_EXIT) return true;
+    if (info->class >= TVM_CLASS_LOOP && info->class <= TVM_CLASS_JUMP && insn->result == TVM_NONE)
+        return false;
+    if (info->class != TVM_CLASS_LOOP && !(info->traits & TVM_TRAIT_BESIDE)) return true;
+    if (!p->all.a_is_shared && becomes(k, insn, o->a)) return true;
+    if (insn->result == o->a || (insn->result != TVM_NONE && is_sums_of(k, p, insn->result))) return true;
+    /* it would load its a to where that of p is */
+    if (k->mma[insn - k->kernel->insns] && tvm_mma_operands_of(k, insn)->mma.a.is_shared &&
+        tvm_mma_operands_of(k, insn)->a == o->a)
+        return !p->all.a_is_shared;
+    for (uint32_t i = 0; i < insn->count; i++) {
+        if (operands[i].kind != TVM_OPERAND_SLOT) continue;
+        bool is_read = tvm_shared_alias(k->kernel, operands[i].value, o->mma.b.slot) ||
+                       (o->mma.a.is_shared && tvm_shared_alias(k->kernel, operands[i].value, o->mma.a.slot));
+        if (is_sums_of(k, p, operands[i].value) || (writes && is_read)) return true;
+    }
+    return false;
+}
+
+/* The same for a wgmma, the first of those that are joined. Those of the same shape that add to the same sums
+ * in the same places are done in order. */
+static bool follows(const kernel_state *k, const product *q, const product *p) {
+    bool in_order = tvm_wgmma_same_sums(k, q, p);
+    for (const product *of = q; of < q + q->joined; of++) {
+        uint32_t c = operands_of(k, of)->mma.c, result = slot_sums(k, of);
+        if (in_order && c == result) continue;
+        if (is_sums_of(k, p, c) || is_sums_of(k, p, result)) return true;
+    }
+    return q->why_a && !p->all.a_is_shared && operands_of(k, q)->a == operands_of(k, p)->a;
+}
+
+static bool must_wait(const kernel_state *k, const tvm_insn *insn, const product *p) {
+    const struct wgmma_plan *s = k->wgmma;
+    const tvm_insn *next = tvm_group_next(k, insn);
+    if (!tvm_wgmma_takes(k, insn)) return waits_for(k, insn, p) || (next && waits_for(k, next, p));
+    const product *q = &s->products[s->product[insn_number(k, insn)] - 1];
+    return s->role[q->mma] == WGMMA_FIRST && follows(k, q, p);
+}
+
+static bool is_first(const struct wgmma_plan *s, uint32_t number) {
+    return s->role[s->products[number].mma] == WGMMA_FIRST;
+}
+
+/* The products that one group of this age may have done, at most; 0: there is none. */
+static uint32_t joined_at(const struct wgmma_plan *s, const wait_set *set, unsigned age) {
+    uint32_t most = 0;
+    for (uint32_t i = 0; i < s->count; i++)
+        if (set->age[entry_of(i)] == age && is_first(s, i) && s->products[i].joined > most)
+            most = s->products[i].joined;
+    return most;
+}
+
+/* The groups that do no more than the latest products which the instruction lets be unfinished. */
+static unsigned groups_let_be(const kernel_state *k, const wait_set *set, const tvm_insn *insn) {
+    const tvm_operand *said = &tvm_operands(k->kernel, insn)[insn->count - 2]; /* before the rank */
+    uint32_t left = said->kind == TVM_OPERAND_CONST ? said->value : 0;
+    unsigned age = 1;
+    for (; age < WAIT_ANY; age++) {
+        uint32_t joined = joined_at(k->wgmma, set, age);
+        if (joined == 0 || joined > left) break;
+        left -= joined;
+    }
+    return age - 1;
+}
+
+unsigned tvm_wgmma_may_be_pending(const kernel_state *k, const wait_set *set, const tvm_insn *insn) {
+    const struct wgmma_plan *s = k->wgmma;
+    unsigned pending = WAIT_ANY;
+    if (tvm_waits_none(set)) return pending;
+    if (tvm_insn_has(insn, TVM_TRAIT_PENDING)) return groups_let_be(k, set, insn);
+    for (uint32_t i = 0; i < s->count; i++) {
+        unsigned age = set->age[entry_of(i)];
+        if (age != 0 && age <= pending && is_first(s, i) && must_wait(k, insn, &s->products[i]))
+            pending = age - 1;
+    }
+    return pending;
+}
+
+/* ---- ages at the heads of loops ---- */
+
+typedef struct frame {
+    uint32_t opener;
+    wait_set other;     /* a branch: what its other path has so far; a loop: what jumps to its end have */
+    wait_set continues; /* what jumps to the head of a loop have */
+} frame;
+
+typedef struct walk {
+    kernel_state *k;
+    wait_set now;
+    frame frames[TVM_MAX_DEPTH];
+    unsigned depth;
+    bool grown;
+} walk;
+
+static frame *innermost_loop(walk *w) {
+    unsigned d = w->depth;
+    while (d > 1 && tvm_insn_class(&w->k->kernel->insns[w->frames[d - 1].opener]) != TVM_CLASS_LOOP) d--;
+    return &w->frames[d - 1];
+}
+
+static void open_frame(walk *w, uint32_t at, bool is_loop) {
+    wait_set *head = &w->k->wgmma->heads[at];
+    frame *f = &w->frames[w->depth++];
+    *f = (frame){.opener = at, .other = w->now};
+    if (!is_loop) return;
+    if (tvm_waits_add(head, &w->now)) w->grown = true;
+    f->other = w->now = *head;
+}
+
+static void close_frame(walk *w) {
+    frame *f = &w->frames[--w->depth];
+    if (tvm_insn_class(&w->k->kernel->insns[f->opener]) == TVM_CLASS_LOOP) {
+        tvm_waits_add(&w->now, &f->continues);
+        if (tvm_waits_add(&w->k->wgmma->heads[f->opener], &w->now)) w->grown = true;
+        w->now = w->k->wgmma->heads[f->opener];
+    }
+    /* a role waits for all at its beginning and at its end */
+    if (tvm_insn_class(&w->k->kernel->insns[f->opener]) == TVM_CLASS_SECTION)
+        w->now = (wait_set){{0}};
+    else
+        tvm_waits_add(&w->now, &f->other);
+}
+
+static void walk_jump(walk *w, const tvm_insn *insn) {
+    frame *loop = innermost_loop(w);
+    tvm_waits_add(insn->op == TVM_OP_BREAK ? &loop->other : &loop->continues, &w->now);
+    w->now = (wait_set){{0}};
+}
+
+static void walk_insn(walk *w, uint32_t at) {
+    const struct wgmma_plan *s = w->k->wgmma;
+    const tvm_insn *insn = &w->k->kernel->insns[at];
+    tvm_waits_end(&w->now, tvm_wgmma_may_be_pending(w->k, &w->now, insn));
+    if (s->role[at] == WGMMA_FIRST) {
+        tvm_waits_commit(&w->now, s->product[at] - 1);
+        if (s->products[s->product[at] - 1].is_paced) tvm_waits_end(&w->now, 1);
+    }
+    switch (tvm_insn_class(insn)) {
+    case TVM_CLASS_LOOP:
+    case TVM_CLASS_BRANCH:
+    case TVM_CLASS_SECTION:
+        open_frame(w, at, tvm_insn_class(insn) == TVM_CLASS_LOOP);
+        break;
+    case TVM_CLASS_ELSE: {
+        wait_set then = w->now;
+        w->now = w->frames[w->depth - 1].other;
+        w->frames[w->depth - 1].other = then;
+        break;
+    }
+    case TVM_CLASS_END:
+        close_frame(w);
+        break;
+    case TVM_CLASS_JUMP:
+        walk_jump(w, insn);
+        break;
+    default:
+        break;
+    }
+}
+
+/* Each pass carries what a turn leaves to the heads of the loops around it, so there are not many. */
+tvm_status tvm_wgmma_plan_waits(kernel_state *k) {
+    struct wgmma_plan *s = k->wgmma;
+    if (!s->used) return TVM_OK;
+    s->heads = calloc(k->kernel->insn_count + (size_t)1, sizeof *s->heads);
+    walk *w = calloc(1, sizeof *w);
+    tvm_status status = s->heads && w ? TVM_OK : tvm_diag_no_memory(k->diags);
+    bool grown = status == TVM_OK;
+    while (grown) {
+        *w = (walk){.k = k};
+        for (uint32_t i = 0; i < k->kernel->insn_count; i++) walk_insn(w, i);
+        grown = w->grown;
+    }
+    free(w);
+    return status;
+}

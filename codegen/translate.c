@@ -1,0 +1,55 @@
+/* Program to PTX: pipelined loops are written out, then each kernel is planned and emitted. */
+#include <stdlib.h>
+
+#include "kernel.h"
+#include "pipeline_lower.h"
+#include "shared_plan.h"
+
+static tvm_status translate(const tvm_ir_program *program, const tvm_lowered *lowered, tvm_target target,
+                            struct tvm_claims *claims, tvm_module **module_out, tvm_diags *diags) {
+    tvm_module *module = calloc(1, sizeof *module);
+    if (!module) return tvm_diag_no_memory(diags);
+    module->target = target;
+    module_text parts = {.claims = claims};
+    if (lowered->program) program = lowered->program;
+    tvm_status status = tvm_module_start(module, program) ? TVM_OK : tvm_diag_no_memory(diags);
+    for (uint32_t k = 0; k < program->kernel_count && status == TVM_OK; k++)
+        if (!module->kernels[k].abi.absence) {
+            const char *not_parted = lowered->program ? lowered->not_parted[k] : NULL;
+            status = tvm_emit_kernel(program, k, not_parted, module, &parts, diags);
+        }
+    if (status == TVM_OK) status = tvm_module_finish(module, &parts, diags);
+    tvm_text_free(&parts.globals);
+    tvm_text_free(&parts.kernels);
+    if (status == TVM_OK)
+        *module_out = module;
+    else
+        tvm_module_free(module);
+    return status;
+}
+
+tvm_status tvm_translate(const tvm_ir_program *program, tvm_target target, tvm_module **module,
+                         tvm_diags *diags) {
+    return tvm_translate_noting(program, target, NULL, module, diags);
+}
+
+tvm_status tvm_translate_noting(const tvm_ir_program *program, tvm_target target, struct tvm_claims *claims,
+                                tvm_module **module, tvm_diags *diags) {
+    tvm_lowered lowered;
+    *module = NULL;
+    tvm_status status = tvm_pipelines_lower(program, target, &lowered, diags);
+    if (status == TVM_OK) status = translate(program, &lowered, target, claims, module, diags);
+    tvm_lowered_free(&lowered);
+    return status;
+}
+
+tvm_status tvm_kernel_shared_bytes(const tvm_ir_program *program, const tvm_ir_kernel *kernel,
+                                   tvm_target target, uint64_t *bytes, tvm_diags *diags) {
+    tvm_lowered lowered;
+    tvm_status status = tvm_pipelines_lower(program, target, &lowered, diags);
+    if (status != TVM_OK) return status;
+    if (lowered.program) kernel = &lowered.program->kernels[kernel - program->kernels];
+    bool made = tvm_shared_bytes(lowered.program ? lowered.program : program, kernel, target, bytes);
+    tvm_lowered_free(&lowered);
+    return made ? TVM_OK : tvm_diag_no_memory(diags);
+}
