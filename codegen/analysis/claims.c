@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-#include "analysis.h"
+#include "facts.h"
 
 static bool grow(tvm_claims *claims) {
     size_t capacity = claims->capacity ? 2 * claims->capacity : 256;

@@ -5,8 +5,7 @@
 #ifndef TVM_CODEGEN_CLAIMS_H
 #define TVM_CODEGEN_CLAIMS_H
 
-#include "codegen.h"
-#include "program.h"
+#include "kernel_state.h"
 
 typedef enum tvm_claim_kind {
     TVM_CLAIM_RANGE,   /* low <= expr <= high; of a u64 its bits as an i64 */
@@ -34,5 +33,11 @@ typedef struct tvm_claims {
     uint64_t left_out; /* of paths with more constants, or where no instruction was being translated */
     bool failed;       /* out of memory */
 } tvm_claims;
+
+/* Takes down what is proved where code is being emitted (its place is filled in); and what is known of every
+ * operand wherever it is evaluated. k->claims is
+ * there. */
+void tvm_fact_claim(const kernel_state *k, const tvm_claim *made);
+void tvm_fact_claim_values(kernel_state *k);
 
 #endif

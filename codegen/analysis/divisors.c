@@ -1,5 +1,8 @@
 /* Divisors: the largest numbers that are known to divide the values of scalars. */
-#include "facts.h"
+#include "divisors.h"
+
+#include "analysis.h"
+#include "ranges.h"
 
 enum { DIVISOR_PASSES = 16 };
 

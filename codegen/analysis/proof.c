@@ -3,7 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "facts.h"
+#include "analysis.h"
+#include "claims.h"
 
 enum { SUM_BUDGET = 256, PROOF_BUDGET = 400, PROOF_DEPTH = 10 };
 

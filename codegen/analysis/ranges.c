@@ -1,10 +1,12 @@
 /* Ranges of scalars, and which expressions are exact. Variables that are assigned again and again, such as
  * the stage of a ring, get theirs by induction: their ranges grow from nothing until every assignment keeps
  * inside of them. */
+#include "ranges.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#include "facts.h"
+#include "analysis.h"
 
 enum {
     GROWING_PASSES = 24, /* then a range that still grows is given up */

@@ -10,6 +10,11 @@ void tvm_emit_proxy_fence(emitter *e) {
     if (unfenced) tvm_emit(e, "fence.proxy.async.shared::cta;");
 }
 
+/* What threads copied arrives without a word of theirs: who waited for it tells the asynchronous proxy. */
+void tvm_emit_bulk_arrived(emitter *e) {
+    if (e->k->bulk.by_threads && e->k->wgmma->used) tvm_emit(e, "fence.proxy.async.shared::cta;");
+}
+
 void tvm_emit_barrier(emitter *e) {
     tvm_emit_proxy_fence(e);
     tvm_emit_thread_barrier(e);

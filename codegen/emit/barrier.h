@@ -12,5 +12,7 @@ void tvm_emit_barrier(emitter *e);
 void tvm_emit_thread_barrier(emitter *e);
 /* Before an arrival, in every thread: what it wrote to shared memory is for wgmma, too. */
 void tvm_emit_proxy_fence(emitter *e);
+/* After the wait for an mbarrier: what copies brought is for wgmma, too. */
+void tvm_emit_bulk_arrived(emitter *e);
 
 #endif

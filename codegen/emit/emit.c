@@ -395,6 +395,16 @@ bool tvm_coordinate_of(emitter *e, const tvm_layout *layout, unsigned dim, reg t
     return any;
 }
 
+reg tvm_emit_elect(emitter *e, uint32_t label) {
+    reg leader = tvm_new_pred(e);
+    if (e->team.warps > 1) {
+        reg first = tvm_pure(e, 'p', "setp.lt.u32 $, %s, 32;", tvm_thread_id(e).name);
+        tvm_emit(e, "@!%s bra $L%u;", first.name, label);
+    }
+    tvm_emit(e, "elect.sync _|%s, 0xffffffff;", leader.name);
+    return leader;
+}
+
 /* ---- the selection record ---- */
 
 static const char *keep_string(emitter *e, const char *string) {

@@ -173,6 +173,9 @@ bool tvm_thread_coordinate(emitter *e, const tvm_layout *layout, unsigned dim, r
 bool tvm_coordinate_of(emitter *e, const tvm_layout *layout, unsigned dim, reg thread, reg *out);
 reg tvm_thread_id(emitter *e); /* of the team: tid.x less the threads of the warps before it */
 
+/* Branches to the label in all warps of the team but the first, of which it elects a thread: a predicate. */
+reg tvm_emit_elect(emitter *e, uint32_t label);
+
 /* Values computed once, at kernel entry: `format` is one PTX instruction whose destination is written `$`; an
  * equal one emitted before is shared. reg_class: 'r' .b32, 'd' .b64, 'p' .pred. */
 reg tvm_pure(emitter *e, char reg_class, const char *format, ...) __attribute__((format(printf, 3, 4)));

@@ -1,8 +1,6 @@
 /* copy-bulk: by the copy engine (TMA), in boxes of a tensor map that one thread of the team starts, or by all
  * of its threads. Either way what comes is announced to the mbarrier, so that its phase does not end before.
  */
-#include "emit_bulk.h"
-
 #include <stdio.h>
 
 #include "analysis.h"
@@ -13,7 +11,6 @@
 #include "emit_mbarrier.h"
 #include "global_access.h"
 #include "shared_access.h"
-#include "wgmma_impl.h"
 
 /* No extent is greater, and no box that begins there ends above what 32 bits hold. */
 enum { COORDINATE_MAX = INT32_MAX - TVM_ABI_BOX_EXTENT };
@@ -186,16 +183,6 @@ static void start_box(emitter *e, const bulk_operands *o, const bulk_plan *plan,
         "[%s, {%s}], [%s+%u]%s%s;",
         g->leader.name, g->rank, cast, g->level2, g->shared.name, to, g->map.name, coordinates,
         barrier->address.name, barrier->plus, g->mask, g->policy);
-}
-
-reg tvm_emit_elect(emitter *e, uint32_t label) {
-    reg leader = tvm_new_pred(e);
-    if (e->team.warps > 1) {
-        reg first = tvm_pure(e, 'p', "setp.lt.u32 $, %s, 32;", tvm_thread_id(e).name);
-        tvm_emit(e, "@!%s bra $L%u;", first.name, label);
-    }
-    tvm_emit(e, "elect.sync _|%s, 0xffffffff;", leader.name);
-    return leader;
 }
 
 /* The block's place in its group, as %r. */
@@ -374,11 +361,4 @@ tvm_status tvm_emit_WAIT_BULK(emitter *e, const tvm_insn *insn) {
     tvm_explain(e, has_engine ? "cp.async.bulk.wait_group, bar.sync" : "bar.sync", 0, 1, -1,
                 has_engine ? "" : "cp.async.bulk.wait_group: the target lacks it");
     return TVM_OK;
-}
-
-/* ---- the asynchronous proxy: PTX ISA, "Proxies" ---- */
-
-/* What threads copied arrives without a word of theirs: who waited for it tells the asynchronous proxy. */
-void tvm_emit_bulk_arrived(emitter *e) {
-    if (e->k->bulk.by_threads && e->k->wgmma->used) tvm_emit(e, "fence.proxy.async.shared::cta;");
 }

@@ -6,7 +6,6 @@
 
 #include <stdio.h>
 
-#include "emit_bulk.h"
 #include "emit_mbarrier.h"
 #include "global_access.h"
 #include "shared_access.h"

@@ -7,7 +7,6 @@
 
 #include "access.h"
 #include "emit_cluster.h"
-#include "emit_bulk.h"
 #include "emit_mbarrier.h"
 #include "numbers.h"
 #include "shared_access.h"

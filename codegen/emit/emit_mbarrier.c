@@ -5,7 +5,6 @@
 #include "analysis.h"
 #include "barrier.h"
 #include "emit_cluster.h"
-#include "emit_bulk.h"
 #include "mbarrier_plan.h"
 #include "numbers.h"
 #include "shared_access.h"

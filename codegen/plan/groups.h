@@ -1,5 +1,5 @@
-/* Inside the code generator: selection. Before code is written, a kernel's instructions are put into groups
- * that are carried out as one. What can become what is a table, a row a pattern (groups.c): it matches by
+/* Before code is written, a kernel's instructions are put into groups
+ * that are carried out as one. What can become what is a table, a row a pattern (patterns.c): it matches by
  * what defines and what reads a value, wherever the instructions stand in one straight run; whether it is
  * legal, the results being those of the instructions one by one, is asked apart from whether it pays on the
  * target. Why a pattern that matches was not taken is kept for --explain. */
@@ -14,8 +14,19 @@ typedef struct group_match {
     uint32_t second; /* the only reader of its result, of patterns of two; else TVM_NONE */
 } group_match;
 
-/* For all instructions of the kernel, before emission. */
-tvm_status tvm_groups_make(kernel_state *k);
+/* Of an instruction. */
+typedef struct group_entry {
+    uint32_t next;       /* the one carried out with it, or TVM_NONE */
+    const char *done;    /* where, for its explanation: by an earlier one, with it; else NULL */
+    const char *refused; /* the name of a pattern that matches and was not taken */
+    const char *why;     /* refused; else NULL */
+} group_entry;
+
+struct groups {
+    uint32_t *passed;      /* by variable: how many of its reads are those of a next reader */
+    group_entry entries[]; /* by instruction */
+};
+
 void tvm_groups_free(kernel_state *k);
 
 /* The instruction that is carried out with this one, right after it; NULL: none. */

@@ -5,9 +5,12 @@
 
 #include "analysis.h"
 #include "bulk_ways.h"
+#include "claims.h"
+#include "find_facts.h"
 #include "groups.h"
 #include "mbarrier_plan.h"
 #include "mma_operands.h"
+#include "patterns.h"
 #include "pipeline.h"
 #include "proxy_fences.h"
 #include "shared_plan.h"

@@ -5,7 +5,6 @@
 #include "mma_operands.h"
 #include "wgmma.h"
 #include "wgmma_matrix.h"
-#include "wgmma_waits.h"
 
 enum wgmma_role { WGMMA_NONE, WGMMA_FIRST, WGMMA_JOINS };
 
@@ -36,7 +35,8 @@ struct wgmma_plan {
     uint8_t *role;     /* by instruction */
     uint32_t *product; /* by instruction that is one's mma: its number + 1; else 0 */
     bool used;         /* in this kernel */
-    wait_set *heads;   /* by instruction that opens a loop: what may be unfinished at its head; or NULL */
+    struct wait_set
+        *heads; /* by instruction that opens a loop: what may be unfinished at its head; or NULL */
 };
 
 /* Have the two, each the first of those that a wgmma does, the same sums in the same places? */
