@@ -85,6 +85,23 @@ static bool call_len(tvm_asm *as, const tvm_call *call, tvm_value *value) {
     return true;
 }
 
+/* The names of the rows that a table keeps. */
+static bool call_names(tvm_asm *as, const tvm_call *call, tvm_value *value) {
+    if (call->args[0].kind != TVM_VALUE_TABLE)
+        return tvm_asm_error(as, call->token, NULL, "names takes a table, not %s",
+                             tvm_value_what(&call->args[0]));
+    const tvm_table *table = call->args[0].as.record.table;
+    tvm_value *items = tvm_arena_alloc(&as->scratch, (table->row_count + (size_t)1) * sizeof *items);
+    uint32_t count = 0;
+    if (!items) return tvm_asm_no_memory(as);
+    for (uint32_t i = 0; i < table->row_count; i++) {
+        const tvm_word *name = &table->rows[i].name;
+        if (table->rows[i].kept) items[count++] = tvm_value_string(name->name, name->length);
+    }
+    *value = (tvm_value){.kind = TVM_VALUE_LIST, .as.list = {items, count}};
+    return true;
+}
+
 /* ---- types ---- */
 
 #define QUESTIONS(X)                                                                                         \
@@ -123,6 +140,7 @@ static const tvm_builtin builtins[] = {
     {"abs", call_abs, 1, 1},
     {"log2", call_log2, 1, 1},
     {"len", call_len, 1, 1},
+    {"names", call_names, 1, 1},
     {"bits", call_bits, 1, 1},
     {"is_float", call_is_float, 1, 1},
     {"is_signed", call_is_signed, 1, 1},

@@ -2,6 +2,8 @@
  * types made explicit. */
 #include "operators.h"
 
+#include <string.h>
+
 #include "instruction.h"
 #include "report.h"
 #include "scalars.h"
@@ -159,6 +161,20 @@ static bool of_tensors(tvm_asm *as, tvm_expr_op op, const tvm_token *token, cons
                          tvm_value_what(&operands[operands->kind != TVM_VALUE_TENSOR]));
 }
 
+/* The items of one list behind those of another. */
+static bool concatenate(tvm_asm *as, const tvm_token *token, const tvm_value *x, const tvm_value *y,
+                        tvm_value *value) {
+    uint32_t before = x->as.list.count, after = y->as.list.count;
+    if ((uint64_t)before + after > TVM_ASM_LIST)
+        return tvm_asm_error(as, token, NULL, "more than %d items", TVM_ASM_LIST);
+    tvm_value *items = tvm_arena_alloc(&as->scratch, (before + (size_t)after + 1) * sizeof *items);
+    if (!items) return tvm_asm_no_memory(as);
+    if (before) memcpy(items, x->as.list.items, before * sizeof *items);
+    if (after) memcpy(items + before, y->as.list.items, after * sizeof *items);
+    *value = (tvm_value){.kind = TVM_VALUE_LIST, .as.list = {items, before + after}};
+    return true;
+}
+
 bool tvm_asm_binary(tvm_asm *as, tvm_expr_op op, const tvm_token *token, const tvm_value *x,
                     const tvm_value *y, tvm_value *value) {
     if (x->kind == TVM_VALUE_POISON || y->kind == TVM_VALUE_POISON) {
@@ -168,6 +184,8 @@ bool tvm_asm_binary(tvm_asm *as, tvm_expr_op op, const tvm_token *token, const t
     const tvm_value operands[2] = {*x, *y};
     if (x->kind == TVM_VALUE_TENSOR || y->kind == TVM_VALUE_TENSOR)
         return of_tensors(as, op, token, operands, 2, value);
+    if (op == TVM_EXPR_ADD && x->kind == TVM_VALUE_LIST && y->kind == TVM_VALUE_LIST)
+        return concatenate(as, token, x, y, value);
     bool scalars = tvm_value_is_scalar(x) && tvm_value_is_scalar(y);
     if (!scalars && (op == TVM_EXPR_EQ || op == TVM_EXPR_NE)) return equality(as, op, token, x, y, value);
     if (!scalars)

@@ -52,6 +52,12 @@ static const struct {
      ".entry f\n.case f_small if n < 4 && V.small.kept\n.case f_large if V.large.kept && n < 8\n.case f_last\n.end\n",
      ".vasm 2\n.kernel f_small(n: i32)\n.warps 1\n.grid n / 4, 2\n.end\n"
      ".kernel f_last(n: i32)\n.warps 3\n.grid n / 16, 2\n.end\n.entry f\n.case f_small if n < 4\n.case f_last\n.end\n"},
+    /* names of the rows that are kept, and lists behind lists */
+    {".vasm 7\n.const WIDE = false\n.table V(W)\n_8x8: 1\nlarge: 2 if WIDE\nlast: 3\n.endtable\n"
+     ".const ALL = [\"any\"] + names(V) + [\"none\"]\n"
+     ".for i = 0 to len(ALL)\n.kernel f${ALL[i]}(n: i32)\n.warps 1\n.grid n\n.end\n.endfor\n",
+     ".vasm 7\n.kernel fany(n: i32)\n.warps 1\n.grid n\n.end\n.kernel f_8x8(n: i32)\n.warps 1\n.grid n\n.end\n"
+     ".kernel flast(n: i32)\n.warps 1\n.grid n\n.end\n.kernel fnone(n: i32)\n.warps 1\n.grid n\n.end\n"},
     {".vasm 2\n.for t in [f16, f32]\n.kernel f_${t}(a: global t[4])\n.warps 1\n.grid 1\n.end\n.endfor\n",
      ".vasm 2\n.kernel f_f16(a: global f16[4])\n.warps 1\n.grid 1\n.end\n"
      ".kernel f_f32(a: global f32[4])\n.warps 1\n.grid 1\n.end\n"},
@@ -196,6 +202,8 @@ static const struct {
     {".table T(name)\n.endtable\n", 2, 10, "every table has a column 'name'", NULL},
     {".table T(A)\na: 1\n", 2, 2, "'.table' without '.endtable'", NULL},
     {".endtable\n", 2, 2, "'.endtable' without '.table'", NULL},
+    {".const N = names([1])\n", 2, 12, "names takes a table, not a list", NULL},
+    {".const N = [1] + 1\n", 2, 16, "'+' takes scalars, not a list", NULL},
     {".table T(AB)\nrow1: 1\n.endtable\n.const C = T.row2.AB\n", 5, 14, "'T' has no row 'row2'",
      "did you mean 'row1'?"},
     {".table T(AB)\nrow1: 1\n.endtable\n.const C = T.row1.AC\n", 5, 19, "'T' has no column 'AC'",
