@@ -23,19 +23,24 @@ tvm_status tvm_room_for(const tvm_room *room, uint32_t kernel, bool *fits, tvm_d
 
 /* ---- making ---- */
 
-/* The tests of the decisions that are expressions, of each expression one. */
+/* The tests of the decisions that are expressions, of each expression one. The costs of candidates that are met
+ * one behind the other belong together. */
 static bool make_values(tvm_variants *t, const tvm_launch_env *env, const uint8_t *leaves) {
     const tvm_ir_kernel *head = &t->entry->head;
-    uint32_t *of = calloc(2 * (size_t)t->count + head->expr_count + 1, sizeof *of), count = 0;
+    uint32_t *of = calloc(3 * (size_t)t->count + head->expr_count + 1, sizeof *of), count = 0;
     if (!of) return false;
-    uint32_t *roots = of + head->expr_count, *tests = roots + t->count;
+    uint32_t *roots = of + head->expr_count, *tests = roots + t->count, *together = tests + t->count;
+    uint32_t next = NOBODY; /* decision behind the candidate that was met last */
     for (uint32_t i = t->count; i-- > 0;) { /* as they are met */
         const decision *d = &t->decisions[i];
+        bool goes_with = d->subject == CANDIDATE && next == i;
+        if (d->subject == CANDIDATE) next = d->if_true;
         if (!has_expression(d) || of[d->low]) continue;
+        if (count) together[count] = together[count - 1] + !goes_with;
         roots[count++] = (uint32_t)d->low;
         of[d->low] = count;
     }
-    bool made = tvm_values_make(head, env, leaves, roots, count, tests, &t->values);
+    bool made = tvm_values_make(head, env, leaves, roots, together, count, tests, &t->values);
     for (uint32_t i = 0; made && i < t->count; i++)
         if (has_expression(&t->decisions[i])) t->decisions[i].span = tests[of[t->decisions[i].low] - 1];
     free(of);

@@ -191,6 +191,15 @@ static bool has_cost(const tvm_ir_entry *entry, uint32_t i) {
     return i < entry->case_count && entry->cases[i].cost != TVM_NONE;
 }
 
+/* Where a choice among costs goes on behind a candidate whose condition holds: past what follows from that. */
+static uint32_t after_candidate(maker *m, uint32_t condition) {
+    unsigned facts = m->fact_count;
+    if (condition != TVM_NONE) assume(m, condition, true);
+    uint32_t next = skip_known(m, m->table->start);
+    m->fact_count = facts;
+    return next;
+}
+
 /* Before those that follow it. *least is the end of the choice that the following case belongs to. */
 static void add_case(maker *m, uint32_t i, uint32_t *least) {
     tvm_variants *t = m->table;
@@ -200,13 +209,18 @@ static void add_case(maker *m, uint32_t i, uint32_t *least) {
     if (has_cost(t->entry, i)) {
         decision end = {.subject = LEAST, .if_true = NOBODY, .if_false = t->start};
         if (!has_cost(t->entry, i + 1)) t->start = *least = add_decision(m, &end);
-        decision offer = {.subject = CANDIDATE, .low = made->cost, .if_true = t->start, .if_false = t->start};
+        uint32_t next = after_candidate(m, made->condition);
+        decision offer = {.subject = CANDIDATE, .low = made->cost, .if_true = next, .if_false = next};
         taken = candidate = add_decision(m, &offer);
     }
     if (m->failed) return;
     t->rest[i] = t->start;
     t->start = made->condition == TVM_NONE ? taken : decide(m, made->condition, taken, t->start);
     if (m->failed || candidate == NOBODY) return;
+    if (t->start == t->rest[i]) { /* the condition never holds on this device: its cost is not computed */
+        t->count = candidate;
+        return;
+    }
     t->decisions[candidate].always = t->start == candidate;
     t->decisions[*least].if_true = t->start;
 }

@@ -20,6 +20,7 @@ enum {
     X(CDIV_64, TVM_EXPR_CDIV, 64, true)                                                                      \
     X(DIV_64, TVM_EXPR_DIV, 64, true)                                                                        \
     X(MIN_64, TVM_EXPR_MIN, 64, true)                                                                        \
+    X(MAX_64, TVM_EXPR_MAX, 64, true)                                                                        \
     X(LE, TVM_EXPR_LE, 1, false)                                                                             \
     X(GT, TVM_EXPR_GT, 1, false)
 
@@ -93,8 +94,8 @@ typedef struct maker {
     const tvm_ir_kernel *head;
     tvm_eval_env env;
     const uint8_t *leaves;
-    const uint32_t *roots;
-    uint32_t root_count, groups;
+    const uint32_t *roots, *together; /* together: the number of each root's group */
+    uint32_t root_count, group_count, groups;
     node *nodes;
     set sets[SEGMENTS]; /* of each segment */
     uint32_t segment_count;
@@ -149,7 +150,7 @@ static void find_node(const maker *m, uint32_t index) {
 }
 
 static uint32_t group_of(const maker *m, uint32_t root) {
-    return (uint32_t)((uint64_t)root * m->groups / m->root_count);
+    return (uint32_t)((uint64_t)m->together[root] * m->groups / m->group_count);
 }
 
 static void use(const maker *m, uint32_t expr, const set *needed) {
@@ -406,16 +407,19 @@ static bool lay_out(maker *m, uint32_t *tests) {
 }
 
 bool tvm_values_make(const tvm_ir_kernel *head, const tvm_launch_env *env, const uint8_t *leaves,
-                     const uint32_t *roots, uint32_t count, uint32_t *tests, tvm_values **values) {
+                     const uint32_t *roots, const uint32_t *together, uint32_t count, uint32_t *tests,
+                     tvm_values **values) {
     maker m = {.head = head,
                .env = tvm_launch_eval_env(env),
                .leaves = leaves,
                .roots = roots,
-               .root_count = count,
-               .groups = count < SETS ? count : SETS};
+               .together = together,
+               .root_count = count};
     *values = NULL;
     for (uint32_t r = 0; r < count; r++) tests[r] = TVM_NO_TEST;
     if (!count) return true;
+    m.group_count = together[count - 1] + 1;
+    m.groups = m.group_count < SETS ? m.group_count : SETS;
     m.nodes = malloc((head->expr_count + (size_t)1) * sizeof *m.nodes);
     if (!m.nodes) return false;
     for (uint32_t i = 0; i < head->expr_count; i++) find_node(&m, i);
