@@ -23,14 +23,14 @@ tvm_status tvm_room_for(const tvm_room *room, uint32_t kernel, bool *fits, tvm_d
 
 /* ---- making ---- */
 
-/* The tests of the decisions that are expressions, of each expression one. The costs of candidates that are met
- * one behind the other belong together. */
+/* The tests of the decisions that are expressions, of each expression one. The costs of candidates that are
+ * met one behind the other belong together. */
 static bool make_values(tvm_variants *t, const tvm_launch_env *env, const uint8_t *leaves) {
     const tvm_ir_kernel *head = &t->entry->head;
     uint32_t *of = calloc(3 * (size_t)t->count + head->expr_count + 1, sizeof *of), count = 0;
     if (!of) return false;
     uint32_t *roots = of + head->expr_count, *tests = roots + t->count, *together = tests + t->count;
-    uint32_t next = NOBODY; /* decision behind the candidate that was met last */
+    uint32_t next = NOBODY;                 /* decision behind the candidate that was met last */
     for (uint32_t i = t->count; i-- > 0;) { /* as they are met */
         const decision *d = &t->decisions[i];
         bool goes_with = d->subject == CANDIDATE && next == i;

@@ -191,7 +191,8 @@ static bool has_cost(const tvm_ir_entry *entry, uint32_t i) {
     return i < entry->case_count && entry->cases[i].cost != TVM_NONE;
 }
 
-/* Where a choice among costs goes on behind a candidate whose condition holds: past what follows from that. */
+/* Where a choice among costs goes on behind a candidate whose condition holds: past what follows from that.
+ */
 static uint32_t after_candidate(maker *m, uint32_t condition) {
     unsigned facts = m->fact_count;
     if (condition != TVM_NONE) assume(m, condition, true);

@@ -15,8 +15,8 @@ typedef struct tvm_values tvm_values;
 
 /* tests[i] becomes the number of the test that expression roots[i], a bool or an integer, is; leaves: of each
  * expression of the head, as tvm_expr_leaves. Roots of one group, together[i], are mostly asked for together:
- * what they alone need is computed at once. Groups are numbered from 0, in ascending order. *values stays NULL
- * where no test is made. Release with free. False: out of memory. */
+ * what they alone need is computed at once. Groups are numbered from 0, in ascending order. *values stays
+ * NULL where no test is made. Release with free. False: out of memory. */
 bool tvm_values_make(const tvm_ir_kernel *head, const tvm_launch_env *env, const uint8_t *leaves,
                      const uint32_t *roots, const uint32_t *together, uint32_t count, uint32_t *tests,
                      tvm_values **values);
