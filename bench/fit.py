@@ -1,204 +1,406 @@
 #!/usr/bin/env python3
-"""Fits a model of the time of matmul_lowbit's variants with wgmma to what bench/variants measured, and says how good the
-choice by that model is: the time of the variant that it takes over the time of the best one, as a geometric mean.
+"""The constants by which matmul_lowbit chooses among its variants, fitted to what bench/variants measured; and how good
+that choice is: the time of the variant that it takes over the time of the best one, as a geometric mean.
 
-    bench/fit.py --fit FILE... [--unseen FILE...] [--programs DIR]
+    bench/fit.py --fit FILE... [--unseen FILE...] [--write programs/matmul_lowbit_costs.vasminc] [--name h200]
+    bench/fit.py --unseen FILE... [--choices]      by the constants that programs/matmul_lowbit_costs.vasminc has
 
-The files are bench/variants' output; `--unseen` are points that take no part in the fit. The model is one formula of a
-tile's size and a few constants of the device; a width of the weights has one constant, the time of converting them. For
-a tile of BM rows and BN columns, in units of 128 (areas of 128 x 128), a step being 128 rows of W:
-
-    time  = launch + waves * (wave + wave_area * area) + exchange * (1 + exchange_blocks * (BLOCKS - 1))
-            + steps of a block * step + steps of all tiles * bytes of a step / multiprocessors * shared
-    step  = smooth maximum of  compute = step_start + tensor * area + convert[width] * BN
-                          and  load = load_start + load_rows * (BM + fill * rows that are not there) + load_columns * BN
-
-Tiles cut into parts by stream-k (rows128, pairs256) have a launch, a tensor and a cut of their own. Needs numpy and
-scipy."""
+The files are bench/variants' output, whose first line names the device; `--unseen` are points that take no part in the
+fit. `--choices` prints what is chosen for each of their points, which is what the entry chooses. The formulas are those
+of programs/matmul_lowbit.vasminc, in the same whole numbers of picoseconds: for sizes alone they need nothing but
+Python, a fit needs numpy and scipy."""
 
 import argparse
+import math
 import re
+import sys
+import textwrap
 from pathlib import Path
+from types import SimpleNamespace
 
-import numpy as np
-from scipy.optimize import least_squares, minimize
-
-#: Clusters of so many blocks that an H200 runs at a time (cuOccupancyMaxActiveClusters).
+#: Clusters of so many blocks that an H200, of 132 multiprocessors, runs at a time (cuOccupancyMaxActiveClusters).
 AT_ONCE = {1: 132, 2: 66, 3: 39, 4: 30, 6: 17, 8: 15}
-MULTIPROCESSORS = 132
-#: The constants and where the search for them begins: microseconds.
+#: Of each constant: where the search for it begins, in picoseconds, and what it is.
 CONSTANTS = {
-    "launch": 1, "exchange": 1.5, "exchange_blocks": 0.15, "wave": 1, "wave_area": 0.5, "step_start": 0.05,
-    "tensor": 0.35, "load_start": 0.05, "load_rows": 0.1, "load_columns": 0.1, "fill": 1, "shared": 0.1,
-    "stream_launch": 3, "stream_tensor": 0.4, "stream_cut": 2,
+    "TENSOR": (400e3, "products of a step, 128 rows of W, with a tile of 128 x 128"),
+    "CONVERT_WHOLE": (200e3, "conversion of 128 columns of a step: up to 4 bits in whole words"),
+    "CONVERT_SPLIT": (200e3, "other integers"),
+    "CONVERT_8": (240e3, "8 bits"),
+    "CONVERT_FLOAT": (250e3, "floats"),
+    "CONVERT_LATE": (50e3, "for each 4 bits, where they are read in parts"),
+    "LATENCY": (1.2e6, "from the request of a stage to its arrival"),
+    "BRING_ROW": (110e3, "128 rows of A of a step"),
+    "BRING_BIT": (42e3, "a bit of 128 columns of a step"),
+    "BRING_MISSING": (4.5e3, "a row that the tile has, but A has not"),
+    "SHARED": (250, "16 KB by way of the L2 cache, which all multiprocessors share"),
+    "WAVE": (1.5e6, "the beginning and end of a tile, but of blocks that stay for all waves of the first one"),
+    "WAVE_TILE": (2e6, "more, for each 128 x 128 of a tile"),
+    "EXCHANGE": (1.3e6, "adding up in a cluster"),
+    "STREAM_TENSOR": (240e3, "as TENSOR, of streams"),
+    "STREAM_CONVERT": (1.5e3, "conversion in a stream, in thousandths of that in a cluster"),
+    "STREAM_STEP": (150e3, "a stage of a stream"),
+    "STREAM_CUT": (5.5e6, "adding up 128 x 128 of tiles that are cut"),
+    "MMA_LAUNCH": (900e3, "by mma.sync: a launch"),
+    "MMA_STEP": (200e3, "a step"),
+    "MMA_BIT": (19e3, "a bit of 64 columns of 128 rows of W"),
+    "MMA_ROW": (10e3, "1024 activations"),
+    "MMA_PRODUCT": (2.3e3, "a row of A with 64 columns of 128 rows of W"),
+    "MMA_CUT": (660e3, "each part of a tile that is cut"),
+    "MMA_CUT_TILE": (2.1e6, "4096 sums of such a tile"),
 }  # fmt: skip
-TABLES = {"CLUSTER_VARIANTS": "matmul_lowbit_clusters.vasminc", "ROW_VARIANTS": "matmul_lowbit_rows.vasminc"}
+PROGRAMS = Path(__file__).resolve().parent.parent / "programs"
+
+
+def physical(clock, products, memory):
+    """Constants of a device that was not measured, by its clock (GHz), products of f16 a clock and multiprocessor, and
+    the share of the memory's bandwidth (GB/s) that a multiprocessor has. What they stand for: 2048 and 128 lanes' work
+    of instructions a clock; a way to memory of 0.7 us, to the L2 cache of 0.3 us; 64 bytes a clock from that cache."""
+    clocks, line = 1e3 / clock, 1e3 / (64 * clock)  # of picoseconds; of a byte from the L2 cache
+    tensor = 128**3 / products * clocks
+    lane = 128 * 128 / 128 * clocks  # an instruction for each weight of 128 x 128
+    return {
+        "TENSOR": 0.7 * tensor, "CONVERT_WHOLE": 1.5 * lane, "CONVERT_SPLIT": 2 * lane, "CONVERT_8": 1.5 * lane,
+        "CONVERT_FLOAT": 2 * lane, "CONVERT_LATE": 0.5 * lane, "LATENCY": 700e3, "BRING_ROW": 128 * 256 * line / 4,
+        "BRING_BIT": 128 * 16 * line, "BRING_MISSING": 256 * line, "SHARED": 0, "WAVE": 1.4e6,
+        "WAVE_TILE": 128 * 128 * 2 * line, "EXCHANGE": 1.2e6,
+        "STREAM_TENSOR": 0.7 * tensor,
+        "STREAM_CONVERT": 500, "STREAM_STEP": 100e3, "STREAM_CUT": 128 * 128 * 8 * line + 1.4e6,
+        "MMA_LAUNCH": 1e6, "MMA_STEP": 200e3, "MMA_BIT": 64 * 128 / 8 * 1e3 / memory,
+        "MMA_ROW": 2048 * line, "MMA_PRODUCT": 64 * 128 / products * clocks * 2, "MMA_CUT": 700e3,
+        "MMA_CUT_TILE": 4096 * 8 * line * 4,
+    }  # fmt: skip
+
+
+#: Of devices that were not measured: those with wgmma, of which an H100 has these figures, and the others, an A100's.
+UNMEASURED = {"sm_90": (90, "target == 90", physical(1.755, 2048, 3350 / 132)),
+              "others": (0, "target != 90", physical(1.41, 1024, 2039 / 108))}  # fmt: skip
 
 
 def cdiv(a, b):
     return -(-a // b)
 
 
-class Variant:
-    """A row of one of the program's tables: a tile, and how blocks share it."""
-
-    def __init__(self, table, fields):
-        stays = fields[-1] != "false"  # blocks that stay for all waves, where the weights' width allows it
-        if table == "CLUSTER_VARIANTS":
-            self.rows, self.columns, self.blocks = int(fields[0]), int(fields[1]), int(fields[3])
-            self.kind = "stays" if stays else "grid"
-        else:
-            self.rows = int(fields[0])
-            self.blocks = int(fields[2])
-            self.columns = 2 * int(fields[1])  # of a block
-            self.kind = "stream"
-
-    def work(self, m, n, k):
-        """Waves, steps of the busiest block, steps of all tiles, and whether a tile is cut into parts."""
-        steps = cdiv(k, 128)
-        if self.kind == "stream":
-            tiles, most = cdiv(m, self.rows) * cdiv(n, self.columns * self.blocks), MULTIPROCESSORS // self.blocks
-            rounds = cdiv(tiles, most)
-            idle = rounds * most - tiles
-            if idle * 16 <= tiles or idle * steps * 14 <= most * 90:  # as the kernels' own grids say
-                return rounds, rounds * steps, tiles * steps * self.blocks, False
-            return 1, tiles * steps / most, tiles * steps * self.blocks, True
-        tiles = cdiv(m, self.rows) * cdiv(n, self.columns)
-        if self.kind == "grid" or self.blocks == 1:
-            waves = cdiv(tiles, AT_ONCE[self.blocks])
-            return waves, waves * cdiv(steps, self.blocks), tiles * steps, False
-        grid = max(min(MULTIPROCESSORS // self.blocks, tiles), 1) * self.blocks
-        even, left = divmod(tiles, grid)
-        last = 0 if left == 0 else cdiv(steps, self.blocks) if left * self.blocks <= grid else steps
-        return even + (left > 0), even * steps + last, tiles * steps, False
+# ---- variants and points ----
 
 
-def read_variants(programs):
+def read_tables(programs):
+    """The rows of the program's tables of variants, by the names of bench/variants."""
+    text = (programs / "matmul_lowbit.vasminc").read_text()
     variants = {}
-    for table, file in TABLES.items():
-        text = (programs / file).read_text()
-        body = re.search(rf"\.table {table}\(.*?\n(.*?)\.endtable", text, re.DOTALL)[1]
-        for name, fields in re.findall(r"^ *(\w+): *(.*?) +if ", body, re.MULTILINE):
-            variants[name] = Variant(table, fields.replace(" ", "").split(","))
+    for engine in ("MMA", "CLUSTER", "STREAM"):
+        columns, body = re.search(rf"\.table {engine}_VARIANTS\((.*?)\)\n(.*?)\.endtable", text, re.DOTALL).groups()
+        names = [name.strip() for name in columns.split(",")]
+        for name, fields in re.findall(r"^ *_(\w+): *(.*?)(?: +if .*)?$", body, re.MULTILINE):
+            variants[name] = (engine, dict(zip(names, (field.strip() for field in fields.split(",")))))
     return variants
 
 
-def read_points(files, variants):
-    """(type, m, n, k, what the entry took, {variant: microseconds}) of each line with more than 16 rows."""
+def row_of(variants, name, bits):
+    """A variant's row in numbers, for weights of so many bits in groups of 128 and otherwise default options."""
+    engine, fields = variants[name]
+    known = {"true": 1, "false": 0, "HAS_PAIRS": bits in (4, 8), "STREAM_BK": 128 if bits <= 5 else 64}
+    row = {key: known[field] if field in known else int(field) for key, field in fields.items()
+           if field in known or field.isdigit()}  # fmt: skip
+    return SimpleNamespace(engine=engine, **row)
+
+
+def read_points(files):
+    """(type, m, n, k, what the entry took, {variant: microseconds}) of each line; the device, of the first line."""
+    points, device = [], None
     for file in files:
         for line in Path(file).read_text().splitlines():
+            if line.startswith("#"):
+                found = re.match(r"# device: (.*), target (\d+), (\d+) multiprocessors", line)
+                device = (found[1], int(found[2]), int(found[3])) if found else device
+                continue
             type_name, m, n, k, *rest = line.split()
-            times = {}
-            entry = None
-            for name, value in (word.replace("matmul_lowbit_", "").split(":") for word in rest):
-                if name == "entry":
-                    entry = value
-                else:
-                    times[name.rstrip("~")] = float(value)
-            if int(m) > 16 and variants.keys() & times.keys():
-                yield type_name, int(m), int(n), int(k), entry, times
+            words = [word.replace("matmul_lowbit_", "").split(":") for word in rest]
+            times = {name.rstrip("~"): float(value) for name, value in words if name != "entry"}
+            points.append((type_name, int(m), int(n), int(k), dict(words).get("entry"), times))
+    return points, device
+
+
+# ---- the formulas: f has the sizes, c the constants; div is // or /, top the maximum, pick a choice, of numbers ----
+
+
+def convert(f, c, pick):
+    kinds = [c["CONVERT_WHOLE"], c["CONVERT_SPLIT"], c["CONVERT_8"], c["CONVERT_FLOAT"]]
+    time = kinds[3]
+    for kind in range(3):
+        time = pick(f.kind == kind, kinds[kind], time)
+    return time
+
+
+def cluster_time(f, c, div, top, pick):
+    late = pick(f.bm < 256, 0, div(c["CONVERT_LATE"] * f.bits, 4))
+    products = div(div(f.area * c["TENSOR"], 128) + f.bn * (convert(f, c, pick) + late), 128)
+    bring = div(f.bm * c["BRING_ROW"] + f.bn * f.bits * c["BRING_BIT"], 128) + f.missing * c["BRING_MISSING"]
+    step = top(top(products, div(c["LATENCY"], f.stages - 1)), bring)
+    begin = c["WAVE"] + div(f.area * c["WAVE_TILE"], 16384)
+    wave = pick(f.stays, 0, begin)
+    once = pick(f.stays, begin, 0) + pick(f.blocks == 1, 0, c["EXCHANGE"])
+    return f.waves * (wave + f.part * step) + f.all * div(f.bytes * c["SHARED"], 16384) + once
+
+
+def stream_time(f, c, div, top, pick):
+    converted = div(f.bn * convert(f, c, pick) * c["STREAM_CONVERT"], 1000)
+    products = div(div(f.area * c["STREAM_TENSOR"], 128) + converted, 128)
+    step = top(products + f.stages_of_step * c["STREAM_STEP"], div(f.stages_of_step * c["LATENCY"], f.stages - 1))
+    bring = div(f.bm * c["BRING_ROW"] + f.bn * f.bits * c["BRING_BIT"], 128) + f.missing * c["BRING_MISSING"]
+    step = top(step, bring)
+    wave = c["WAVE"] + div(f.area * c["WAVE_TILE"], 16384)
+    whole = f.waves * (wave + f.steps * step)  # tiles, or tiles that are cut into equal parts
+    cut = div(f.all * step, f.places) + div(f.area * f.blocks * c["STREAM_CUT"], 16384) + wave
+    return f.all * f.blocks * div(f.bytes * f.stages_of_step * c["SHARED"], 16384) + pick(whole < cut, whole, cut)
+
+
+def mma_time(f, c, div, top, pick):
+    bring = f.units * f.bits * c["MMA_BIT"] + div(f.bm * f.bk * c["MMA_ROW"], 1024) + f.units * f.bm * c["MMA_PRODUCT"]
+    step = c["MMA_STEP"] + f.resident * bring
+    cut = pick(f.parts == 0, 0, f.parts * c["MMA_CUT"] + div(f.area * c["MMA_CUT_TILE"], 4096))
+    return c["MMA_LAUNCH"] + f.row_tiles * f.turns * step + cut
+
+
+TIMES = {"CLUSTER": cluster_time, "STREAM": stream_time, "MMA": mma_time}
+
+
+def cluster_sizes(v, bits, m, n, k, places):
+    f = SimpleNamespace(bm=v.BM, bn=v.BN, area=v.BM * v.BN, blocks=v.BLOCKS, bits=bits)
+    f.bytes, steps, f.stays = 256 * v.BM + 16 * bits * v.BN, cdiv(k, 128), v.WAVES
+    f.stages = min(6, (226 * 1024 - (0 if v.TN == 64 else v.BM * (v.BN + 4) * 4)) // f.bytes)
+    row_tiles, f.part = cdiv(m, v.BM), cdiv(k, 128 * v.BLOCKS)
+    tiles, f.missing = row_tiles * cdiv(n, v.BN), row_tiles * v.BM - m
+    f.waves = cdiv(tiles, cdiv(places * (132 // v.BLOCKS if v.WAVES else AT_ONCE[v.BLOCKS]), 132))
+    f.all = tiles * steps
+    return f
+
+
+def stream_sizes(v, bits, m, n, k, places):
+    f = SimpleNamespace(bm=v.BM, bn=2 * v.TN, area=v.BM * 2 * v.TN, blocks=v.BLOCKS, bits=bits)
+    f.bytes, f.steps, f.stages_of_step = 2 * v.BK * v.BM + bits * v.BK // 8 * f.bn, cdiv(k, 128), 128 // v.BK
+    f.stages = min(6, (226 * 1024 - (min(v.BM, 128) * f.bn * 2 if v.TN == 64 else 0)) // f.bytes)
+    row_tiles, f.places = cdiv(m, v.BM), max(places // v.BLOCKS, 1)
+    tiles, f.missing = row_tiles * cdiv(n, f.bn * v.BLOCKS), row_tiles * v.BM - m
+    f.waves, f.all = cdiv(tiles, f.places), tiles * f.steps
+    return f
+
+
+def mma_sizes(v, bits, m, n, k, places):
+    f = SimpleNamespace(bm=v.BM, bn=64 * v.NG * v.WN, bk=v.WK * 128, resident=v.RESIDENT, bits=bits)
+    f.area, f.units = f.bm * f.bn, f.bn * f.bk // 8192
+    tiles, steps, blocks = cdiv(n, f.bn), cdiv(k, f.bk), places * v.RESIDENT
+    rounds, part = cdiv(tiles, blocks), cdiv(tiles * steps, blocks)
+    is_whole = rounds * blocks * 16 <= tiles * 17
+    f.turns, f.row_tiles = rounds * steps if is_whole else part, cdiv(m, v.BM)
+    f.parts = 0 if is_whole else blocks // tiles + 1
+    return f
+
+
+SIZES = {"CLUSTER": cluster_sizes, "STREAM": stream_sizes, "MMA": mma_sizes}
+
+
+def kind_of(type_name, bits):
+    return 3 if type_name[0] == "f" else 2 if bits == 8 else 1 if bits == 3 or bits > 4 else 0
+
+
+def candidates(variants, point, places):
+    """(name, engine, sizes) of the variants that the entry has cases for at these sizes."""
+    type_name, m, n, k, _, times = point
+    bits = int(re.search(r"\d+", type_name)[0])
+    for name in times:
+        if name not in variants:
+            continue
+        v = row_of(variants, name, bits)
+        if v.engine == "MMA" and not (m <= 16 if v.BM <= 16 else 16 < m <= 64):
+            continue
+        if v.engine != "MMA" and (m <= 16 or (v.engine == "STREAM" and k % 64)):
+            continue
+        f = SIZES[v.engine](v, bits, m, n, k, places)
+        f.kind = kind_of(type_name, bits)
+        yield name, v.engine, f
+
+
+def choose(variants, point, constants, places):
+    """The variant that the entry takes: of equals the first of the tables."""
+    order = {"CLUSTER": 0, "STREAM": 1, "MMA": 2}
+    place = {name: index for index, name in enumerate(variants)}
+    whole = (lambda a, b: a // b, max, lambda condition, a, b: a if condition else b)
+    costs = [(TIMES[engine](f, constants, *whole), order[engine], place[name], name)
+             for name, engine, f in candidates(variants, point, places)]  # fmt: skip
+    return min(costs)[3]
+
+
+# ---- fitting ----
 
 
 class Measured:
-    """The points as columns, a row for each variant of each point."""
+    """The points as arrays: for each engine the sizes of all variants of all points, of those that are not far off."""
 
-    def __init__(self, points, variants, widths):
-        rows, self.points, self.names = [], points, []
-        for index, (type_name, m, n, k, entry, times) in enumerate(points):
-            best = min(times.values())
-            for name in times.keys() & variants.keys():
-                v = variants[name]
-                waves, block_steps, all_steps, is_cut = v.work(m, n, k)
-                missing = min(cdiv(m, v.rows) * v.rows - m, v.rows)
-                rows.append([index, times[name], times[name] / best, v.rows / 128, v.columns / 128, v.blocks,
-                             v.kind == "stream", waves, block_steps, all_steps / MULTIPROCESSORS, is_cut, missing / 128,
-                             widths.index(type_name), int(re.search(r"\d+", type_name)[0])])  # fmt: skip
-                self.names.append(name)
-        (self.point, self.time, self.over, self.rows, self.columns, self.blocks, self.stream, self.waves,
-         self.block_steps, self.all_steps, self.cut, self.missing, self.width, self.bits) = np.array(rows, float).T  # fmt: skip
-        self.point = self.point.astype(int)
-        self.width = self.width.astype(int)
+    def __init__(self, points, variants, places, farthest):
+        import numpy as np
+
+        self.np, self.engines, self.count = np, {}, len(points)
+        rows = []
+        for index, point in enumerate(points):
+            best = min(point[5].values())
+            for name, engine, f in candidates(variants, point, places):
+                over = point[5][name] / best
+                if over <= farthest:
+                    rows.append((engine, index, point[5][name], over, f))
+        rows.sort(key=lambda row: row[0])
+        self.point = np.array([row[1] for row in rows])
+        self.time, self.over = np.array([row[2] * 1e6 for row in rows]), np.array([row[3] for row in rows])
+        for engine in TIMES:
+            of = [row[4] for row in rows if row[0] == engine]
+            columns = {key: np.array([getattr(f, key) for f in of]) for key in vars(of[0])}
+            self.engines[engine] = SimpleNamespace(**columns)
         self.weight = np.exp(-2.5 * np.minimum(self.over - 1, 2))  # a variant that is far from the best matters less
+        types = [point[0] for point in points]
+        self.share = np.array([0.5 / len(points) + 0.5 / len(set(types)) / types.count(name) for name in types])
+        self.order = np.argsort(self.point, kind="stable")
+        self.starts = np.searchsorted(self.point[self.order], np.arange(self.count))
 
-    def model(self, constants):
-        c = dict(zip(CONSTANTS, constants))
-        convert = constants[len(CONSTANTS) :][self.width]
-        stream, area = self.stream > 0, self.rows * self.columns
-        compute = c["step_start"] + np.where(stream, c["stream_tensor"], c["tensor"]) * area
-        compute = compute + np.where(stream, 0, convert * self.columns)
-        load = c["load_start"] + c["load_rows"] * (self.rows + c["fill"] * self.missing)
-        load = load + c["load_columns"] * self.columns * self.bits / 4
-        step = (compute**6 + load**6) ** (1 / 6)
-        exchange = c["exchange"] * (1 + c["exchange_blocks"] * (self.blocks - 1)) * ((self.blocks > 1) & ~stream)
-        launch = c["launch"] + np.where(stream, c["stream_launch"], 0) + self.cut * c["stream_cut"] * area * self.blocks
-        wave = c["wave"] + c["wave_area"] * area
-        shared = c["shared"] * self.all_steps * (self.rows * 2 + self.columns * self.bits / 4)
-        return launch + exchange + self.waves * wave + self.block_steps * step + shared
+    def times(self, constants):
+        np = self.np
+        parts = [TIMES[engine](self.engines[engine], constants, np.true_divide, np.maximum, np.where)
+                 for engine in sorted(TIMES)]  # fmt: skip
+        return np.concatenate(parts)
+
+    def errors(self, constants):
+        return (self.np.log(self.times(constants)) - self.np.log(self.time)) * self.weight
 
     def regret(self, constants, softness):
         """The mean logarithm of the chosen variant's time over the best one's; soft, so that it has a gradient."""
-        cost = np.log(self.model(constants))
-        least = np.full(self.point.max() + 1, np.inf)
-        np.minimum.at(least, self.point, cost)
-        chosen = np.exp(-(cost - least[self.point]) / softness)
-        total = np.bincount(self.point, chosen)
-        return np.mean(np.bincount(self.point, chosen * np.log(np.minimum(self.over, 3))) / total)
-
-    def choice(self, constants):
-        """For each point: the variant with the least cost, its time over the best one's, and the entry's."""
-        cost = self.model(constants)
-        for index, (type_name, m, n, k, entry, times) in enumerate(self.points):
-            at = np.flatnonzero(self.point == index)
-            taken = at[np.argmin(cost[at])]
-            best = min(times.values())
-            yield type_name, m, n, k, self.names[taken], times[self.names[taken]] / best, times[entry] / best
+        np, cost = self.np, self.np.log(self.times(constants))[self.order]
+        over, starts = np.log(np.minimum(self.over, 3))[self.order], self.starts
+        least = np.repeat(np.minimum.reduceat(cost, starts), np.diff([*starts, len(cost)]))
+        chosen = np.exp(-(cost - least) / softness)
+        return self.share @ (np.add.reduceat(chosen * over, starts) / np.add.reduceat(chosen, starts))
 
 
-def fit(measured, widths):
-    start = np.log(list(CONSTANTS.values()) + [0.15] * len(widths))
+def fit(measured, attempts):
+    """Least squares first, and from there the sum of the choice's loss and of the errors; from several beginnings, of
+    which the one with the best choice at the fitted points is taken."""
+    import numpy as np
+    from scipy.optimize import least_squares, minimize
 
-    def errors(logarithms):
-        return (np.log(measured.model(np.exp(logarithms))) - np.log(measured.time)) * measured.weight
+    def constants(x):
+        return dict(zip(CONSTANTS, np.exp(x)))
 
-    def loss(logarithms):
-        return measured.regret(np.exp(logarithms), 0.03) + 0.5 * np.mean(errors(logarithms) ** 2)
+    def loss(x):
+        return measured.regret(constants(x), 0.02) + np.mean(measured.errors(constants(x)) ** 2)
 
-    found = least_squares(errors, start, loss="soft_l1", f_scale=0.04).x
-    for _ in range(2):
-        found = minimize(loss, np.clip(found, -7, 4), method="L-BFGS-B", bounds=[(-7, 5)] * len(start)).x
-        found = minimize(loss, found, method="Nelder-Mead", options={"maxiter": 2000, "adaptive": True}).x
-    return np.exp(found)
+    start, found = np.log([value for value, _ in CONSTANTS.values()]), []
+    bounds = [(math.log(10), math.log(3e7))] * len(start)
+    spread = np.random.default_rng(1)
+    for attempt in range(attempts):
+        x = start + spread.normal(0, 0.2 if attempt else 0, len(start))
+        x = least_squares(lambda x: measured.errors(constants(x)), x, loss="soft_l1", f_scale=0.04).x
+        x = minimize(loss, np.clip(x, *np.array(bounds).T), method="L-BFGS-B", bounds=bounds).x
+        x = minimize(loss, x, method="Nelder-Mead", options={"maxiter": 1500, "adaptive": True}).x
+        found.append((measured.regret(constants(x), 0.001), attempt, x))
+    x = min(found)[2]
+    return {name: round(value) for name, value in constants(x).items()}
 
 
-def report(name, measured, constants, worst):
+# ---- the table ----
+
+
+def read_costs(file):
+    """{device: (target, multiprocessors, constants)} of those that were measured."""
+    devices = {}
+    text = re.sub(r",\n +", ", ", file.read_text()) if file.exists() else ""  # a row may be several lines
+    measured = re.compile(r"^; (\w+): target (\d+), (\d+) multi.*\n +\w+: +\d+, (.*)", re.MULTILINE)
+    for name, target, places, row in measured.findall(text):
+        devices[name] = (int(target), int(places), dict(zip(CONSTANTS, map(int, row.split(",")))))
+    return devices
+
+
+def write_costs(file, devices, said):
+    lines = ["; The times by which matmul_lowbit chooses, in picoseconds: written by bench/fit.py, not by hand.",
+             f"; Command: {said}"]  # fmt: skip
+    lines += [f"; {name:15}{what}" for name, (_, what) in CONSTANTS.items()]
+    lines += [f".table DEVICES({', '.join(['TARGET', *CONSTANTS])})"]
+    for name, (target, places, constants) in devices.items():
+        lines += [f"; {name}: target {target}, {places} multiprocessors", f"    {name}: {target}, {values(constants)}"]
+    lines += ["; Not measured: by figures of an H100 and of an A100."]
+    lines += [f"    {name}: {target}, {values(constants)}" for name, (target, _, constants) in UNMEASURED.items()]
+    lines += [".endtable"]
+    here = {name: f"target == {target} && multiprocessors == {places}" for name, (target, places, _) in devices.items()}
+    lines += [f".let is_{name} = {condition}" for name, condition in here.items()]
+    measured = " || ".join(f"is_{name}" for name in here)
+    for name, (_, condition, _) in UNMEASURED.items():
+        lines += [f".let is_{name} = {condition}" + (f" && !({measured})" if measured else "")]
+    partial = file.with_name(file.name + ".partial")
+    wrapped = [textwrap.fill(line, 118, subsequent_indent="        " if line[0] in ". " else "; ",
+                             break_long_words=False) for line in lines]  # fmt: skip
+    partial.write_text("\n".join(wrapped) + "\n")
+    partial.replace(file)
+
+
+def values(constants):
+    return ", ".join(str(round(constants[name])) for name in CONSTANTS)
+
+
+# ---- what is said ----
+
+
+def report(name, points, variants, constants, places, worst):
     by_type = {}
-    for line in measured.choice(constants):
-        by_type.setdefault(line[0], []).append(line)
+    for point in points:
+        best, taken = min(point[5].values()), choose(variants, point, constants, places)
+        entry = point[5].get(point[4], best) / best
+        by_type.setdefault(point[0], []).append((point, taken, point[5][taken] / best, entry))
     for type_name, lines in by_type.items():
-        model, entry = (np.exp(np.mean(np.log([line[i] for line in lines]))) for i in (5, 6))
-        print(f"{name:7} {type_name:8} {len(lines):4} points: model over best {model:.4f}, entry over best {entry:.4f}")
-        for _, m, n, k, variant, over, _ in sorted(lines, key=lambda line: -line[5])[:worst]:
-            print(f"        {m:5} rows of {n} x {k}: {variant} {over:.3f}")
+        for title, some in (("up to 16 rows", [line for line in lines if line[0][1] <= 16]),
+                            ("more", [line for line in lines if line[0][1] > 16])):  # fmt: skip
+            model, entry = (math.exp(sum(math.log(line[i]) for line in some) / len(some)) for i in (2, 3))
+            said = f"{name:7} {type_name:8} {title:14} {len(some):4} points"
+            print(f"{said}: now {model:.4f}, the entry measured {entry:.4f}")
+        for point, variant, over, _ in sorted(lines, key=lambda line: -line[2])[:worst]:
+            best = min(point[5], key=point[5].get)
+            print(f"        {point[1]:5} rows of {point[2]} x {point[3]}: {variant} {over:.3f} times {best}")
 
 
 def main():
-    parser = argparse.ArgumentParser(description="Fits the model of the time of matmul_lowbit's variants.")
-    parser.add_argument("--fit", nargs="+", required=True, metavar="FILE", help="what bench/variants measured")
+    parser = argparse.ArgumentParser(description="Fits the times by which matmul_lowbit chooses its variants.")
+    parser.add_argument("--fit", nargs="+", metavar="FILE", help="what bench/variants measured")
     parser.add_argument("--unseen", nargs="*", default=[], metavar="FILE", help="points that take no part in the fit")
-    parser.add_argument("--programs", type=Path, default=Path(__file__).resolve().parent.parent / "programs")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="put the device's row into this table")
+    parser.add_argument("--name", default="device", help="of the device, in the table (device)")
+    parser.add_argument("--device", metavar="ROW", help="without --fit: the row of the table to take")
+    parser.add_argument("--attempts", type=int, default=4, metavar="N", help="beginnings of the search (4)")
+    parser.add_argument("--programs", type=Path, default=PROGRAMS, metavar="DIR")
+    parser.add_argument("--choices", action="store_true", help="print the choice for each point, nothing else")
     parser.add_argument("--worst", type=int, default=0, metavar="N", help="name the N worst choices of each type")
     options = parser.parse_args()
-    variants = read_variants(options.programs)
-    points = list(read_points(options.fit, variants))
-    widths = sorted({point[0] for point in points})
-    measured = Measured(points, variants, widths)
-    constants = fit(measured, widths)
-    for name, value in zip([*CONSTANTS, *(f"convert {width}" for width in widths)], constants):
-        print(f"{name:16} {value:8.4f}")
-    report("fitted", measured, constants, options.worst)
-    if options.unseen:
-        unseen = [point for point in read_points(options.unseen, variants) if point[0] in widths]
-        report("unseen", Measured(unseen, variants, widths), constants, options.worst)
+    variants, table = read_tables(options.programs), options.programs / "matmul_lowbit_costs.vasminc"
+    unseen, device = read_points(options.unseen)
+    if options.fit:
+        points, device = read_points(options.fit)
+        if device is None:
+            parser.error(f"{options.fit[0]} has no line '# device: NAME, target N, N multiprocessors'")
+        constants = fit(Measured(points, variants, device[2], 1.6), options.attempts)
+        for name, value in constants.items():
+            print(f"{name:16} {value:9}  {CONSTANTS[name][1]}")
+        if options.write:
+            devices = read_costs(options.write) | {options.name: (*device[1:], constants)}
+            write_costs(options.write, devices, "bench/fit.py " + " ".join(sys.argv[1:]))
+        report("fitted", points, variants, constants, device[2], options.worst)
+    elif device is None:
+        parser.error("no points, or no line that names the device")
+    elif options.device in UNMEASURED:
+        constants = {name: round(value) for name, value in UNMEASURED[options.device][2].items()}
+    else:
+        measured = [row for row in read_costs(table).values() if row[:2] == device[1:]]
+        if not measured:
+            parser.error(f"{table} has no row of {device[0]}")
+        constants = measured[0][2]
+    if options.choices:
+        for point in unseen:
+            print(*point[:4], choose(variants, point, constants, device[2]))
+    elif unseen:
+        report("unseen", unseen, variants, constants, device[2], options.worst)
 
 
 if __name__ == "__main__":

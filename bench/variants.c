@@ -115,6 +115,9 @@ int main(int argc, char **argv) {
     argp_parse(&argp, argc, argv, 0, NULL, o);
     bool ok = bench_open(&run.b, o->cpu, o->seed ? o->seed : 1);
     run.begun = bench_seconds();
+    if (ok)
+        printf("# device: %s, target %u, %u multiprocessors\n", tvm_device_name(run.b.context), run.b.target,
+               run.b.multiprocessors);
     for (unsigned t = 0; ok && t < o->type_count; t++) {
         decode_program program = {.type = o->types[t]};
         ok = decode_program_load(&run.b, o, &program) && list(&run, &program);

@@ -2,8 +2,10 @@
 #ifndef TVM_TESTS_LOWBIT_REFERENCE_H
 #define TVM_TESTS_LOWBIT_REFERENCE_H
 
+#include <ctype.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "matmul_reference.h"
@@ -18,42 +20,22 @@ typedef struct lowbit_form {
 
 #define LOWBIT_FACTOR 0.1875f
 
-/* The kernels of the entry. split8 is for few bits, short8 and short16 for groups of 32, rows112 for what
- * rows128 is not for, tall2 to tall6 for what has no tiles of other widths; those for more than 16 rows, from
- * large to vast1, are else all there for u4 with default options, other forms may lack some.
- */
-enum {
-    SPLIT8 = 1,
-    SHORT8,
-    SHORT16,
-    LARGE = 6,
-    ROWS112 = 10,
-    TALL2 = 20,
-    TALL6 = 23,
-    LAST_LARGE = 56,
-    SMALL8 = 57,
-    LOWBIT_VARIANTS = 59
-};
-
-static inline void lowbit_variant_name(unsigned variant, char name[32]) {
-    static const char *const names[LOWBIT_VARIANTS] = {
-        "narrow8",  "split8",   "short8",   "short16", "narrow16", "wide16",   "large",    "wide32",
-        "wide64",   "square64", "rows112",  "rows128", "pairs256", "cluster1", "cluster2", "cluster3",
-        "cluster4", "cluster6", "cluster8", "tall1",   "tall2",    "tall3",    "tall4",    "tall6",
-        "slim1",    "slim2",    "slim3",    "slim4",   "slim6",    "slim8",    "wee1",     "wee2",
-        "lean1",    "lean2",    "lean4",    "thin1",   "thin2",    "thin4",    "mid1",     "mid2",
-        "mid3",     "mid4",     "midr1",    "midr2",   "broad1",   "broad2",   "broad3",   "broad4",
-        "broadw",   "triple1",  "triple2",  "triple4", "triplew",  "tower1",   "high1",    "high2",
-        "vast1",    "small8",   "small16"};
-    snprintf(name, 32, "matmul_lowbit_%s", names[variant]);
+/* The rows of a tile of a variant, whose name says them, as matmul_lowbit_64x128x2 and
+ * matmul_lowbit_mma_8x64x8; 0: the kernel is none. */
+static inline unsigned lowbit_rows(const char *kernel) {
+    static const char *const engines[] = {"matmul_lowbit_", "matmul_lowbit_mma_", "matmul_lowbit_stream_"};
+    for (size_t i = 0; i < sizeof engines / sizeof *engines; i++) {
+        size_t length = strlen(engines[i]);
+        if (strncmp(kernel, engines[i], length) == 0 && isdigit((unsigned char)kernel[length]))
+            return (unsigned)strtoul(kernel + length, NULL, 10);
+    }
+    return 0;
 }
 
-static inline bool lowbit_may_lack(const lowbit_form *f, unsigned variant) {
-    bool is_default = strcmp(f->type, "u4") == 0 && !f->options.bf16 && !f->options.zeros &&
-                      (f->options.group == 128 || f->options.group == 0) && !f->bias && !f->f32;
-    return variant == SPLIT8 || variant == SHORT8 || variant == SHORT16 || variant == ROWS112 ||
-           (variant >= TALL2 && variant <= TALL6) ||
-           (variant >= LARGE && variant <= LAST_LARGE && !is_default);
+/* Is the variant for targets before sm_90, too? */
+static inline bool lowbit_is_for_all(const char *kernel) {
+    size_t length = strlen(kernel);
+    return length > 5 && strcmp(kernel + length - 5, "_sm80") == 0;
 }
 
 /* The definitions NAME=VALUE, with a space between. */

@@ -166,7 +166,7 @@ enum { WIDENED = sizeof widened / sizeof *widened, WIDENED_K = 256, WIDENED_N = 
 /* Weights of all codes, packed as matmul_lowbit has them in that type: bytes. */
 static kit_tensor *packed_as(kernel_kit *k, const char *type, const char *values_of, const char *group) {
     char define[64];
-    snprintf(define, sizeof define, "WTYPE=%s %s FEWER=true", type, group);
+    snprintf(define, sizeof define, "WTYPE=%s %s", type, group);
     *k = kit_open("matmul_lowbit_u4.vasm", define);
     kit_scalar(k, WIDENED_K), kit_scalar(k, WIDENED_N);
     kit_tensor *w = kit_tensor_new(k, type_of(type), WIDENED_K * WIDENED_N);

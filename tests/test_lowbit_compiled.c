@@ -28,19 +28,10 @@ static void defined_compiles(const char *definitions, const char *more, const ch
     tvm_ir_program_free(program);
 }
 
-/* Without the variants that differ in the size of their clusters alone, or `only` one of them. */
-static void compiles(const lowbit_form *f, const char *target, const char *only) {
-    char define[192], more[64];
-    lowbit_define(f, define);
-    snprintf(more, sizeof more, "FEWER=true ONLY=\"%s\"", only);
-    defined_compiles(define, more, target);
-}
-
-/* One of the kernels that the entry has with these definitions, if it has it: as it ships, beside all others.
- */
+/* One of the kernels that the entry has with these definitions, if it has it. */
 static void shipped_compiles(const char *define, const char *kernel) {
     char name[128], only[128];
-    snprintf(name, sizeof name, "matmul_lowbit_%s", kernel);
+    snprintf(name, sizeof name, "matmul_lowbit%s", kernel);
     snprintf(only, sizeof only, "ONLY=\"%s\"", kernel);
     tvm_ir_program *program = assemble_file(lowbit_path(), define);
     bool ships = tvm_find_kernel(program, name) != NULL;
@@ -48,48 +39,51 @@ static void shipped_compiles(const char *define, const char *kernel) {
     if (ships) defined_compiles(define, only, "sm_90a");
 }
 
-/* Of the kernels that the entry has with these definitions number `which`, counted round. */
-static void one_of_all_compiles(const char *define, unsigned which) {
+/* Of the kernels that the entry has with these definitions number `which`, counted round, and, unless `step`
+ * is 0, each that is so many further on. */
+static void some_compile(const char *define, unsigned which, unsigned step) {
     tvm_ir_program *program = assemble_file(lowbit_path(), define);
-    char kernel[128], only[160];
-    const char *prefix = "matmul_lowbit_";
+    char only[160];
+    const char *prefix = "matmul_lowbit";
     uint32_t first = strcmp(tvm_string(program, program->kernels[0].name), "pack") == 0;
     ck_assert_uint_gt(program->kernel_count, first);
-    const tvm_ir_kernel *chosen = &program->kernels[first + which % (program->kernel_count - first)];
-    snprintf(kernel, sizeof kernel, "%s", tvm_string(program, chosen->name));
+    uint32_t count = program->kernel_count - first;
+    for (uint32_t k = which % (step ? step : count); k < count; k += step ? step : count) {
+        const char *kernel = tvm_string(program, program->kernels[first + k].name);
+        ck_assert_int_eq(strncmp(kernel, prefix, strlen(prefix)), 0);
+        snprintf(only, sizeof only, "ONLY=\"%s\"", kernel + strlen(prefix));
+        defined_compiles(define, only, "sm_90a");
+    }
     tvm_ir_program_free(program);
-    ck_assert_int_eq(strncmp(kernel, prefix, strlen(prefix)), 0);
-    snprintf(only, sizeof only, "ONLY=\"%s\"", kernel + strlen(prefix));
-    defined_compiles(define, only, "sm_90a");
 }
 
-/* Types of a kind with the kernels that do not differ in the size of their clusters alone; of each other type
- * two kernels of all that ship, which other types have others of, or all where all is tested. */
-START_TEST(every_weight_type_compiles_for_sm_90a) {
+/* One kernel of seven, which other forms have others of, or all where all is tested. */
+static void compiles(const char *define, unsigned turn) {
     enum { STEP = 7 };
-    char name[TVM_DTYPE_NAME_MAX], define[64];
-    const char *type = tvm_dtype_name(lowbit[_i], name);
-    if (lowbit_is_of_a_kind(lowbit[_i])) {
-        compiles(&(lowbit_form){.type = type, .options = matmul_default}, "sm_90a", "rule");
-        return;
-    }
-    snprintf(define, sizeof define, "WTYPE=%s", type);
-    if (test_all()) {
+    if (test_all())
         defined_compiles(define, "", "sm_90a");
-        return;
-    }
-    one_of_all_compiles(define, (unsigned)_i);
-    one_of_all_compiles(define, (unsigned)_i * STEP + STEP);
+    else
+        some_compile(define, turn, STEP);
+}
+
+/* Of types of a kind one kernel of seven; of each other type one, or all where all is tested. */
+START_TEST(every_weight_type_compiles_for_sm_90a) {
+    char name[TVM_DTYPE_NAME_MAX], define[64];
+    snprintf(define, sizeof define, "WTYPE=%s", tvm_dtype_name(lowbit[_i], name));
+    if (lowbit_is_of_a_kind(lowbit[_i]) || test_all())
+        compiles(define, (unsigned)_i);
+    else
+        some_compile(define, (unsigned)_i, 0);
 }
 END_TEST
 
 /* Those that have no register to spare, or for want of one do not ship. */
 START_TEST(tight_kernels_compile) {
-    static const char *const tight[][2] = {{"WTYPE=u1", "cluster3"},
-                                           {"WTYPE=f7_e2m4", "cluster3"},
-                                           {"WTYPE=u3 GROUP=32", "wide16"},
-                                           {"WTYPE=i3 GROUP=32", "wide16"},
-                                           {"WTYPE=u8 ATYPE=bf16", "triplew"}};
+    static const char *const tight[][2] = {{"WTYPE=u1", "_32x256x3"},
+                                           {"WTYPE=f7_e2m4", "_32x256x3"},
+                                           {"WTYPE=u3 GROUP=32", "_mma_16x256x1"},
+                                           {"WTYPE=i3 GROUP=32", "_mma_16x256x1"},
+                                           {"WTYPE=u8 ATYPE=bf16", "_128x192x2_persistent"}};
     for (size_t i = 0; i < sizeof tight / sizeof *tight; i++) shipped_compiles(tight[i][0], tight[i][1]);
 }
 END_TEST
@@ -120,7 +114,9 @@ END_TEST
 START_TEST(few_types_compile_for_other_targets) {
     static const char *const types[] = {"u2", "u8", "f6_e3m2"}, *const targets[] = {"sm_80", "sm_89",
                                                                                     "sm_100a"};
-    compiles(&(lowbit_form){.type = types[_i / 3], .options = matmul_default}, targets[_i % 3], "rule");
+    char define[64];
+    snprintf(define, sizeof define, "WTYPE=%s", types[_i / 3]);
+    defined_compiles(define, "", targets[_i % 3]);
 }
 END_TEST
 
@@ -144,7 +140,9 @@ static const lowbit_form compiled_forms[] = {
 enum { COMPILED_FORMS = sizeof compiled_forms / sizeof *compiled_forms };
 
 START_TEST(options_compile_for_sm_90a) {
-    compiles(&compiled_forms[_i], "sm_90a", "rule");
+    char define[192];
+    lowbit_define(&compiled_forms[_i], define);
+    compiles(define, (unsigned)_i);
 }
 END_TEST
 

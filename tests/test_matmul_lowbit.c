@@ -4,6 +4,7 @@
  * other.
  */
 #include "check_kit.h"
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -171,11 +172,6 @@ static void multiplies(const runner *r, const problem *o, const char *kernel) {
     free(first), free(second);
 }
 
-static bool runner_has(const runner *r, const char *name) {
-    tvm_kernel *kernel = NULL;
-    return tvm_get_kernel(r->code, name, &kernel) == TVM_OK;
-}
-
 /* One size of three without TVM_TEST_ALL, the one that `turn` says first. */
 static void runner_multiplies(const runner *r, const char *kernel, const long (*sizes)[3], size_t count,
                               unsigned turn) {
@@ -210,66 +206,50 @@ END_TEST
 static const char *const shapes_types[] = {"u4", "u3", "f6_e3m2"};
 enum { SHAPES_TYPES = sizeof shapes_types / sizeof *shapes_types };
 
-/* Is the grid of a variant as large as the device, not as its tiles? */
+/* Can the grid of a variant be as large as the device, not as its tiles? Not that of clusters that share
+ * tiles. */
 static bool grid_depends_on_device(const char *kernel) {
-    static const char *const of_tiles[] = {"_cluster", "_tall",   "_slim",  "_wee",   "_lean",
-                                           "_thin",    "_mid",    "broad2", "broad3", "broad4",
-                                           "triple2",  "triple4", "_tower", "_high"};
-    for (size_t i = 0; i < sizeof of_tiles / sizeof *of_tiles; i++)
-        if (strstr(kernel, of_tiles[i])) return false;
-    return true;
+    size_t length = strlen(kernel);
+    return !isdigit((unsigned char)kernel[strlen("matmul_lowbit_")]) ||
+           strstr(kernel, "_persistent") != NULL || strcmp(kernel + length - 2, "x1") == 0;
+}
+
+/* Variants of a test, and most there may be. */
+enum { TOGETHER = 6, MOST_VARIANTS = 66 };
+
+static void variants_multiply(const runner *r, unsigned first, unsigned turn, const long (*sizes)[3],
+                              size_t count) {
+    unsigned number = 0;
+    for (size_t k = 0; k < tvm_kernel_count(r->code); k++) {
+        const char *kernel = tvm_kernel_name(tvm_kernel_at(r->code, k));
+        if (lowbit_rows(kernel) == 0) continue;
+        unsigned v = number++;
+        if (v < first || v >= first + TOGETHER ||
+            !test_takes(v + turn, grid_depends_on_device(kernel) ? 3 : 1))
+            continue;
+        if (r->on.multiprocessors == 1 || grid_depends_on_device(kernel))
+            runner_multiplies(r, kernel, sizes, count, v);
+    }
+    ck_assert_uint_gt(number, 0);
+    ck_assert_uint_le(number, MOST_VARIANTS);
 }
 
 /* One multiprocessor has whole tiles, of three each begins and ends within some, 132 are more than there are
  * units. k = 1024 is shared out evenly, by fewer blocks than three multiprocessors have. */
 START_TEST(every_variant_multiplies_every_shape) {
+    enum { TURNS = MOST_VARIANTS / TOGETHER };
     static const unsigned multiprocessors[] = {1, 3, 132};
     static const long sizes[][3] = {{1, 136, 1408}, {33, 136, 1408}, {70, 1160, 256},
                                     {9, 136, 1024}, {5, 520, 384},   {8, 136, 384},
                                     {9, 520, 384},  {16, 8, 2688},   {17, 136, 384}};
-    size_t count = _i < LOWBIT_VARIANTS ? sizeof sizes / sizeof *sizes : 4; /* all for the first type */
-    const lowbit_form f = {.type = shapes_types[_i / LOWBIT_VARIANTS], .options = matmul_default};
-    unsigned variant = (unsigned)_i % LOWBIT_VARIANTS;
-    char kernel[32];
-    lowbit_variant_name(variant, kernel);
-    bool counts = grid_depends_on_device(kernel);
-    for (unsigned i = 0; i < (counts ? sizeof multiprocessors / sizeof *multiprocessors : 1); i++) {
-        if (!test_takes(i + variant + (unsigned)_i / LOWBIT_VARIANTS, counts ? 3 : 1)) continue;
+    size_t count = _i < TURNS ? sizeof sizes / sizeof *sizes : 4; /* all for the first type */
+    unsigned type = (unsigned)_i / TURNS;
+    const lowbit_form f = {.type = shapes_types[type], .options = matmul_default};
+    for (unsigned i = 0; i < sizeof multiprocessors / sizeof *multiprocessors; i++) {
         runner r;
         open_runner(&r, &f, (machine){90, multiprocessors[i]});
-        if (!lowbit_may_lack(&f, variant) || runner_has(&r, kernel))
-            runner_multiplies(&r, kernel, sizes, count, variant);
+        variants_multiply(&r, (unsigned)_i % TURNS * TOGETHER, i + type, sizes, count);
         close_runner(&r);
-    }
-}
-END_TEST
-
-/* Each kernel of programs that have them all together is in the list of variants, and each of the list in a
- * program: so none is left out of the tests, here and on a GPU, that go by that list. */
-START_TEST(the_list_of_variants_is_whole) {
-    static const lowbit_form all[] = {{.type = "u4", .options = {0, 128, 0}},
-                                      {.type = "u4", .options = {0, 32, 0}},
-                                      {.type = "u8", .options = {0, 128, 0}},
-                                      {.type = "u2", .options = {0, 128, 0}}};
-    bool found[LOWBIT_VARIANTS] = {false};
-    char name[32];
-    for (size_t f = 0; f < sizeof all / sizeof *all; f++) {
-        runner r;
-        open_runner(&r, &all[f], (machine){90, 1});
-        for (size_t k = 0; k < tvm_kernel_count(r.code); k++) {
-            const char *kernel = tvm_kernel_name(tvm_kernel_at(r.code, k));
-            bool listed = strncmp(kernel, "matmul_lowbit_", 14) != 0;
-            for (unsigned v = 0; v < LOWBIT_VARIANTS; v++) {
-                lowbit_variant_name(v, name);
-                if (strcmp(kernel, name) == 0) listed = found[v] = true;
-            }
-            ck_assert_msg(listed, "%s is not in the list", kernel);
-        }
-        close_runner(&r);
-    }
-    for (unsigned v = 0; v < LOWBIT_VARIANTS; v++) {
-        lowbit_variant_name(v, name);
-        ck_assert_msg(found[v], "no program has %s", name);
     }
 }
 END_TEST
@@ -292,10 +272,9 @@ START_TEST(large_variants_multiply) {
     const lowbit_form *f = &large_forms[_i];
     runner r;
     open_runner(&r, f, (machine){90, 5});
-    for (unsigned v = LARGE; v <= LAST_LARGE; v++) {
-        char kernel[32];
-        lowbit_variant_name(v, kernel);
-        if (test_takes(v + (unsigned)_i, 5) && runner_has(&r, kernel))
+    for (size_t k = 0; k < tvm_kernel_count(r.code); k++) {
+        const char *kernel = tvm_kernel_name(tvm_kernel_at(r.code, k));
+        if (lowbit_rows(kernel) > 16 && test_takes((unsigned)k + (unsigned)_i, 5))
             runner_multiplies(&r, kernel, sizes, 2, 0);
     }
     close_runner(&r);
@@ -392,7 +371,7 @@ START_TEST(early_weights_are_the_same) {
 }
 END_TEST
 
-/* By split8, which else is for few bits, and in whole tiles where their steps are few. */
+/* By four warps a block, and in whole tiles where their steps are few. */
 START_TEST(early_launches_multiply) {
     static const char *const defines[] = {"WTYPE=u4 EARLY=true",
                                           "WTYPE=f6_e3m2 ATYPE=bf16 GROUP=32 EARLY=true"};
@@ -404,7 +383,7 @@ START_TEST(early_launches_multiply) {
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         problem o;
         make_problem(&r, &o, sizes[i][0], sizes[i][1], sizes[i][2]);
-        const char *kernel = i == 0 ? "matmul_lowbit_split8" : "matmul_lowbit";
+        const char *kernel = i == 0 ? "matmul_lowbit_mma_8x64x4" : "matmul_lowbit";
         uint8_t *found = multiply(&r, &o, kernel);
         is_product(&r, &o, found, kernel);
         free(found);
@@ -499,50 +478,6 @@ START_TEST(the_entry_is_a_variant) {
 }
 END_TEST
 
-/* The kernel that the entry names for these sizes. */
-static const char *choice(const runner *r, long m, long n, long k) {
-    const tvm_value values[] = {{.i = m}, {.i = n}, {.i = k}, {0}, {0}, {0}, {0}};
-    const char *name = NULL;
-    ck_assert_msg(tvm_kernel_variant(kernel_of(r, "matmul_lowbit"), values, 7, &name) == TVM_OK, "%s",
-                  tvm_message(r->context));
-    return name;
-}
-
-/* matmul_lowbit_table.vasminc was measured on one device, with up to 64 rows: elsewhere the rule chooses,
- * which TABLE=false leaves alone. */
-START_TEST(measured_choices_are_for_one_device) {
-    static const machine machines[] = {{90, 132}, {90, 131}, {80, 132}, {100, 132}, {0, 4}};
-    static const long rows[] = {1, 8, 16, 32, 64, 65, 4096};
-    static const long shapes[][2] = {{10240, 8192}, {8192, 8192},  {57344, 8192}, {8192, 28672},
-                                     {7168, 5120},  {5120, 5120},  {55296, 5120}, {27648, 5120},
-                                     {5120, 27648}, {8192, 3584},  {3584, 4096},  {28672, 3584},
-                                     {3584, 14336}, {57344, 4096}, {4096, 8192}};
-    enum {
-        ROWS = sizeof rows / sizeof *rows,
-        SHAPES = sizeof shapes / sizeof *shapes,
-        MEASURED = SHAPES - 2
-    };
-    char name[TVM_DTYPE_NAME_MAX], define[64];
-    const lowbit_form f = {.type = tvm_dtype_name(lowbit[_i], name), .options = matmul_default};
-    if (!lowbit_is_of_a_kind(lowbit[_i]) || !test_takes((unsigned)_i, 4)) return;
-    snprintf(define, sizeof define, "WTYPE=%s TABLE=false", name);
-    for (size_t d = 0; d < sizeof machines / sizeof *machines; d++) {
-        runner with, without;
-        open_runner(&with, &f, machines[d]);
-        open_defined(&without, &f, define, machines[d]);
-        for (unsigned i = 0; i < ROWS * SHAPES; i++) {
-            long m = rows[i % ROWS], n = shapes[i / ROWS][0], k = shapes[i / ROWS][1];
-            const char *chosen = choice(&with, m, n, k);
-            if (d > 0 || m > 64 || i / ROWS >= MEASURED)
-                ck_assert_msg(!strcmp(chosen, choice(&without, m, n, k)), "%s, %ld x %ld x %ld: %s", name, m,
-                              n, k, chosen);
-        }
-        close_runner(&with);
-        close_runner(&without);
-    }
-}
-END_TEST
-
 /* The status of a launch of the entry with these sizes; no tensor is looked at. */
 static tvm_status launch_sizes(const runner *r, int m, int n, int k) {
     static uint16_t memory[64] __attribute__((aligned(64)));
@@ -573,7 +508,8 @@ START_TEST(large_variants_are_for_sm_90) {
     open_runner(&r, &f, (machine){80, 4});
     make_problem(&r, &o, 1, 64, 128);
     size_t count = arguments(&r, &o, o.p, values);
-    ck_assert_int_eq(tvm_launchv(kernel_of(&r, "matmul_lowbit_narrow8"), NULL, values, count), TVM_ARGUMENT);
+    ck_assert_int_eq(tvm_launchv(kernel_of(&r, "matmul_lowbit_mma_8x64x8"), NULL, values, count),
+                     TVM_ARGUMENT);
     ck_assert_msg(strstr(tvm_message(r.context), "target") != NULL, "%s", tvm_message(r.context));
     free_problem(&o);
     close_runner(&r);
@@ -584,15 +520,14 @@ static Suite *lowbit_suite(void) {
     Suite *suite = suite_create("matmul_lowbit");
     TCase *run = tcase_create("interpreter");
     tcase_add_loop_test(run, every_weight_type_multiplies, 0, lowbit_count);
-    tcase_add_loop_test(run, every_variant_multiplies_every_shape, 0, SHAPES_TYPES * LOWBIT_VARIANTS);
-    tcase_add_test(run, the_list_of_variants_is_whole);
+    tcase_add_loop_test(run, every_variant_multiplies_every_shape, 0,
+                        SHAPES_TYPES * MOST_VARIANTS / TOGETHER);
     tcase_add_loop_test(run, large_variants_multiply, 0, LARGE_FORMS);
     tcase_add_loop_test(run, every_option_multiplies, 0, OPTIONS);
     tcase_add_loop_test(run, early_weights_are_the_same, 0, 3);
     tcase_add_loop_test(run, early_launches_multiply, 0, 2);
     tcase_add_loop_test(run, stacks_of_experts_multiply, 0, 3);
     tcase_add_loop_test(run, the_entry_is_a_variant, 0, 4);
-    tcase_add_loop_test(run, measured_choices_are_for_one_device, 0, lowbit_count);
     tcase_add_loop_test(run, impossible_sizes_are_refused, 0, 2);
     tcase_add_test(run, large_variants_are_for_sm_90);
     suite_add_tcase(suite, run);

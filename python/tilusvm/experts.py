@@ -86,7 +86,7 @@ def tile_rows(type, group, dtype, zeros, device) -> tuple[int, ...]:
     if device.type != "cuda" or torch.cuda.get_device_capability(device) < (9, 0):
         return 8, 16
     program = lowbit_program(type, group, dtype, zeros, False, None, False, False, False, True)
-    return 8, 16, *(rows for rows in (32, 64) if f"matmul_lowbit_wide{rows}" in program)
+    return 8, 16, *(rows for rows in (32, 64) if f"matmul_lowbit_mma_{rows}x256x1" in program)
 
 
 def _run(x, tiles, packed, scales, zeros, bias, type, group, out_dtype, multiplier):

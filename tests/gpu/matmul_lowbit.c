@@ -205,22 +205,16 @@ static bool check_kernel(const lowbit_run *r, const problem *o, const char *kern
     return good;
 }
 
-static bool has_kernel(const lowbit_run *r, const char *name) {
-    tvm_kernel *kernel = NULL;
-    return tvm_get_kernel(r->gpu, name, &kernel) == TVM_OK;
-}
-
-/* Those that this GPU has: all but the small ones are for sm_90 and later. */
+/* Those that this GPU has: all but some are for sm_90 and later. */
 static bool check_variants(const lowbit_run *r, const problem *o, size_t size) {
     enum { LATE_TARGET = 90 };
-    size_t every = size < SIZES ? SIZES : LOWBIT_VARIANTS;
+    size_t count = tvm_kernel_count(r->gpu), every = size < SIZES ? SIZES : count;
     bool good = true;
-    for (unsigned v = 0; v < LOWBIT_VARIANTS; v++) {
-        char kernel[32];
-        lowbit_variant_name(v, kernel);
-        if (r->s->target < LATE_TARGET && v < SMALL8) continue;
-        if (lowbit_may_lack(o->form, v) && !has_kernel(r, kernel)) continue;
-        good = check_kernel(r, o, kernel, (v + size + r->data->turn) % every == 0) && good;
+    for (size_t k = 0; k < count; k++) {
+        const char *kernel = tvm_kernel_name(tvm_kernel_at(r->gpu, k));
+        if (lowbit_rows(kernel) == 0) continue;
+        if (r->s->target < LATE_TARGET && !lowbit_is_for_all(kernel)) continue;
+        good = check_kernel(r, o, kernel, (k + size + r->data->turn) % every == 0) && good;
     }
     return good;
 }
