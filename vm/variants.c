@@ -32,17 +32,26 @@ static bool make_values(tvm_variants *t, const tvm_launch_env *env, const uint8_
     uint32_t *roots = of + head->expr_count, *tests = roots + t->count, *together = tests + t->count;
     uint32_t next = NOBODY;                 /* decision behind the candidate that was met last */
     for (uint32_t i = t->count; i-- > 0;) { /* as they are met */
-        const decision *d = &t->decisions[i];
+        decision *d = &t->decisions[i];
         bool goes_with = d->subject == CANDIDATE && next == i;
+        d->place = NO_PLACE;
         if (d->subject == CANDIDATE) next = d->if_true;
         if (!has_expression(d) || of[d->low]) continue;
         if (count) together[count] = together[count - 1] + !goes_with;
+        d->group = together[count];
         roots[count++] = (uint32_t)d->low;
         of[d->low] = count;
     }
     bool made = tvm_values_make(head, env, leaves, roots, together, count, tests, &t->values);
-    for (uint32_t i = 0; made && i < t->count; i++)
-        if (has_expression(&t->decisions[i])) t->decisions[i].span = tests[of[t->decisions[i].low] - 1];
+    for (uint32_t i = 0; made && i < t->count; i++) {
+        decision *d = &t->decisions[i];
+        if (!has_expression(d)) continue;
+        uint32_t root = of[d->low] - 1;
+        bool of_group = d->subject == CANDIDATE && d->group == together[root];
+        d->span = tests[root];
+        if (!of_group || d->span == TVM_NO_TEST || !tvm_values_place(t->values, tests[root], &d->place))
+            d->place = NO_PLACE;
+    }
     free(of);
     return made;
 }
@@ -198,6 +207,7 @@ static inline bool in_range(const decision *d, const tvm_launch_env *env) {
 /* What is known of the arguments of one choice. */
 typedef struct knowledge {
     bool begun, keeps; /* the run; what is kept */
+    bool by_run;       /* the value that was found last is one of the run */
     uint32_t best;     /* of the candidates that were met: the one that costs least; NOBODY: there is none */
     int64_t least;     /* its cost */
     tvm_values_run run;
@@ -207,10 +217,12 @@ typedef struct knowledge {
 /* False where the expression cannot be evaluated. */
 static bool find_value(const tvm_variants *t, const decision *d, const tvm_launch_env *env, knowledge *known,
                        int64_t *value) {
+    known->by_run = false;
     if (d->span != TVM_NO_TEST) {
         if (!known->begun) tvm_values_begin(t->values, env->scalars, &known->run);
         known->begun = true;
-        if (tvm_values_find(t->values, &known->run, (uint32_t)d->span, value)) return true;
+        known->by_run = tvm_values_find(t->values, &known->run, (uint32_t)d->span, value);
+        if (known->by_run) return true;
     }
     if (!known->keeps) memset(known->kept.known, 0, sizeof known->kept.known);
     known->keeps = true;
@@ -228,6 +240,19 @@ static void offer(const tvm_variants *t, uint32_t index, int64_t cost, knowledge
     if ((known->best != NOBODY && known->least <= cost) || is_too_big(t, index)) return;
     known->best = index;
     known->least = cost;
+}
+
+/* Offers the candidate whose cost has been found, and those behind it whose costs were found with it. */
+static uint32_t offer_all(const tvm_variants *t, const decision *d, int64_t cost, knowledge *known) {
+    uint32_t group = d->group;
+    bool together = d->place != NO_PLACE && known->by_run;
+    for (;;) {
+        offer(t, d->of, cost, known);
+        uint32_t at = d->if_true;
+        d = &t->decisions[at];
+        if (!together || d->subject != CANDIDATE || d->group != group || d->place == NO_PLACE) return at;
+        cost = known->run.values[d->place];
+    }
 }
 
 /* Where the choice among costs leads: to the least candidate, to what follows where there is none, and once
@@ -254,8 +279,8 @@ static tvm_status step(const tvm_variants *t, const tvm_launch_env *env, knowled
     if (d->subject == LEAST) return take_least(t, d, known, at, diags);
     if (d->subject < EXPRESSION || find_value(t, d, env, known, &value)) {
         if (d->subject < EXPRESSION) value = in_range(d, env);
-        if (d->subject == CANDIDATE) offer(t, d->of, value, known);
         *at = value ? d->if_true : d->if_false;
+        if (d->subject == CANDIDATE) *at = offer_all(t, d, value, known);
         return TVM_OK;
     }
     tvm_status status = tvm_room_for(&t->room, t->entry->cases[d->of].kernel, &fits, diags);
@@ -277,7 +302,7 @@ static tvm_status follow(const tvm_variants *t, const tvm_launch_env *env, knowl
 static tvm_status search(const tvm_variants *t, const tvm_launch_env *env, uint32_t at, uint32_t *index,
                          tvm_diags *diags) {
     knowledge known;
-    known.begun = known.keeps = false;
+    known.begun = known.keeps = known.by_run = false;
     known.best = NOBODY;
     for (bool fits = false;;) {
         tvm_status status = follow(t, env, &known, &at, diags);

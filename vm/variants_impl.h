@@ -24,11 +24,15 @@ typedef struct decision {
     uint16_t param;
     uint8_t subject;
     bool is_signed;             /* how the values are ordered */
+    uint16_t place;             /* of a CANDIDATE: where its cost is among the values of a run; NO_PLACE */
+    uint32_t group;             /* of a CANDIDATE: the costs of one are computed together */
     bool always;                /* of a CANDIDATE: the case has no condition on arguments */
     uint32_t if_true, if_false; /* of a CANDIDATE: where to go on, both; of LEAST: where its choice begins,
                                    and where to go on when none of its cases holds */
     uint32_t of;                /* the case whose condition it is a part of */
 } decision;
+
+#define NO_PLACE UINT16_MAX
 
 static inline bool has_expression(const decision *d) {
     return d->subject == EXPRESSION || d->subject == CANDIDATE;

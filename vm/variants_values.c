@@ -484,3 +484,8 @@ bool tvm_values_find(const tvm_values *values, tvm_values_run *run, uint32_t num
                                      run->values[t->step.b]);
     return true;
 }
+
+bool tvm_values_place(const tvm_values *values, uint32_t number, uint16_t *place) {
+    *place = values->tests[number].step.a;
+    return !values->tests[number].compares;
+}

@@ -31,5 +31,9 @@ void tvm_values_begin(const tvm_values *values, const tvm_scalar *scalars, tvm_v
 /* The value of the test's expression. False: a step divides by zero, which may be one that the expression
  * does not evaluate. */
 bool tvm_values_find(const tvm_values *values, tvm_values_run *run, uint32_t number, int64_t *value);
+/* Which of a run's values is the test's, once one of its group has been found; false: it is computed from
+ * two.
+ */
+bool tvm_values_place(const tvm_values *values, uint32_t number, uint16_t *place);
 
 #endif
