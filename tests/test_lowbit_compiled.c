@@ -57,23 +57,19 @@ static void some_compile(const char *define, unsigned which, unsigned step) {
     tvm_ir_program_free(program);
 }
 
-/* One kernel of seven, which other forms have others of, or all where all is tested. */
-static void compiles(const char *define, unsigned turn) {
-    enum { STEP = 7 };
-    if (test_all())
-        defined_compiles(define, "", "sm_90a");
-    else
-        some_compile(define, turn, STEP);
+/* One kernel of `step`, which other forms have others of; all where all is tested. */
+static void compiles(const char *define, unsigned turn, unsigned step) {
+    some_compile(define, turn, step);
+    if (test_all()) defined_compiles(define, "", "sm_90a");
 }
+
+enum { STEP = 7 };
 
 /* Of types of a kind one kernel of seven; of each other type one, or all where all is tested. */
 START_TEST(every_weight_type_compiles_for_sm_90a) {
     char name[TVM_DTYPE_NAME_MAX], define[64];
     snprintf(define, sizeof define, "WTYPE=%s", tvm_dtype_name(lowbit[_i], name));
-    if (lowbit_is_of_a_kind(lowbit[_i]) || test_all())
-        compiles(define, (unsigned)_i);
-    else
-        some_compile(define, (unsigned)_i, 0);
+    compiles(define, (unsigned)_i, lowbit_is_of_a_kind(lowbit[_i]) ? STEP : 0);
 }
 END_TEST
 
@@ -142,7 +138,7 @@ enum { COMPILED_FORMS = sizeof compiled_forms / sizeof *compiled_forms };
 START_TEST(options_compile_for_sm_90a) {
     char define[192];
     lowbit_define(&compiled_forms[_i], define);
-    compiles(define, (unsigned)_i);
+    compiles(define, (unsigned)_i, STEP);
 }
 END_TEST
 
