@@ -236,6 +236,57 @@ START_TEST(impossible_options_are_refused) {
 }
 END_TEST
 
+/* ---- The choice ---- */
+
+/* Of 32 heads, 8 in the cache, of 128 elements, on an H200: what was fastest there when it was measured. */
+static const struct {
+    const char *define;
+    int batch, tokens;
+    const char *variant;
+} choices[] = {
+    {"ATYPE=f16", 1, 512, "cluster8"},    {"ATYPE=f16", 1, 4096, "cluster8"},
+    {"ATYPE=f16", 1, 8192, "bulk8"},      {"ATYPE=f16", 16, 2048, "bulk4"},
+    {"ATYPE=f16", 1, 65536, "bulk4"},     {"KTYPE=f8_e4m3", 1, 4096, "cluster8"},
+    {"KTYPE=f8_e4m3", 16, 4096, "bulk8"}, {"KTYPE=f8_e4m3", 32, 4096, "bulk4"},
+    {"KTYPE=u4", 1, 2048, "cluster8"},    {"KTYPE=u4", 1, 65536, "bulk8"},
+    {"KTYPE=u4", 64, 4096, "heads8"},     {"KTYPE=u2", 64, 8192, "heads8"},
+};
+enum { CHOICES = sizeof choices / sizeof *choices };
+
+START_TEST(the_choice_is_what_was_fastest) {
+    const char *name = NULL, *type = strchr(choices[_i].define, '=') + 1;
+    char text[64], expected[64];
+    const char *defines[] = {choices[_i].define, text};
+    bool is_plain = choices[_i].define[0] == 'A';
+    snprintf(text, sizeof text, "VTYPE=%s", type);
+    snprintf(expected, sizeof expected, "attention_decode_%s", choices[_i].variant);
+    tvm_context *context = context_of(132, 90);
+    tvm_program *program = NULL;
+    tvm_kernel *kernel = NULL;
+    char path[5000];
+    uint8_t *source = NULL;
+    size_t size = 0;
+    ck_assert_int_eq(
+        tvm_file_read(program_path("attention_decode.vasm", path), 1 << 20, &source, &size, NULL), TVM_OK);
+    tvm_assemble_options options = {.name = path, .defines = defines, .define_count = is_plain ? 1 : 2};
+    ck_assert_msg(tvm_assemble(context, (const char *)source, size, &options, &program) == TVM_OK, "%s",
+                  tvm_message(context));
+    ck_assert_int_eq(tvm_get_kernel(program, "attention_decode", &kernel), TVM_OK);
+    const int scalars[] = {choices[_i].batch, 1, 32, 8, 1 << 20, choices[_i].tokens / 16, 0};
+    enum { SCALARS = sizeof scalars / sizeof *scalars, PARAMETERS = SCALARS + 6 };
+    tvm_value values[PARAMETERS] = {{0}};
+    for (size_t i = 0; i < SCALARS; i++) values[i].i = scalars[i];
+    values[SCALARS].f = 0.1;
+    ck_assert_uint_eq(tvm_param_count(kernel), PARAMETERS);
+    ck_assert_msg(tvm_kernel_variant(kernel, values, PARAMETERS, &name) == TVM_OK, "%s",
+                  tvm_message(context));
+    ck_assert_str_eq(name, expected);
+    free(source);
+    tvm_program_free(program);
+    tvm_context_free(context);
+}
+END_TEST
+
 /* What nothing serves is refused before it runs, with what the arguments must be. */
 static const struct {
     decode_shape shape;
@@ -367,6 +418,7 @@ int main(void) {
     tcase_add_test(refused, pages_and_lengths_out_of_range_are_faults);
     tcase_add_test(refused, impossible_options_are_refused);
     tcase_add_loop_test(refused, what_nothing_serves_is_refused_with_what_is_served, 0, UNSERVED);
+    tcase_add_loop_test(refused, the_choice_is_what_was_fastest, 0, CHOICES);
     tcase_add_loop_test(tests, merged_parts_are_the_whole, 0, 3);
     tcase_add_loop_test(tests, programs_compile_without_spills, 0, COMPILED);
     if (test_exhaustively()) tcase_add_loop_test(tests, every_cache_compiles, 0, 6);
