@@ -66,6 +66,13 @@ uint32_t tvm_new_label(emitter *e) {
     return e->next_label++;
 }
 
+reg tvm_both(emitter *e, reg a, reg b) {
+    if (!a.name[0] || !b.name[0]) return a.name[0] ? a : b;
+    reg both = tvm_new_pred(e);
+    tvm_emit(e, "and.pred %s, %s, %s;", both.name, a.name, b.name);
+    return both;
+}
+
 reg tvm_slot_word(const emitter *e, uint32_t slot, uint32_t i) {
     return numbered("%w", e->slots[slot].first_word + i);
 }

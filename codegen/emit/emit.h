@@ -93,6 +93,9 @@ static inline reg word_op(emitter *e, const char *op, reg a, uint32_t b) {
     return d;
 }
 
+/* Where both predicates hold; one without a name holds everywhere. */
+reg tvm_both(emitter *e, reg a, reg b);
+
 uint32_t tvm_new_label(emitter *e); /* written $L<n> */
 
 /* Word i of a register tensor's slot. */

@@ -229,13 +229,10 @@ static bool chunk_fits(copy *c, shared_access *s, unsigned chunk_bytes, turn_bas
 static reg store_guard(copy *c, turn_base *base, const turn *t) {
     emitter *e = c->e;
     reg inside = {""};
-    bool guarded = tvm_global_predicate(&base->g, t->delta, &inside);
-    if (t->active == c->members) return guarded ? inside : (reg){""};
+    tvm_global_predicate(&base->g, t->delta, &inside);
+    if (t->active == c->members) return inside;
     reg has = tvm_pure(e, 'p', "setp.lt.u32 $, %s, %u;", member_number(c).name, t->active);
-    if (!guarded) return has;
-    reg both = tvm_new_pred(e);
-    tvm_emit(e, "and.pred %s, %s, %s;", both.name, inside.name, has.name);
-    return both;
+    return tvm_both(e, inside, has);
 }
 
 static void store_chunk(copy *c, turn_base *base, const turn *t, unsigned chunk_bytes, reg shared,
@@ -342,11 +339,7 @@ static void copy_element(copy *c, shared_access *s, const turn *t, turn_base *ba
     }
     reg from = tvm_global_pointer(&base->g, none);
     if (tvm_global_predicate(&base->g, none, &inside)) {
-        if (active.name[0]) {
-            reg both = tvm_new_pred(e);
-            tvm_emit(e, "and.pred %s, %s, %s;", both.name, inside.name, active.name);
-            inside = both;
-        }
+        inside = tvm_both(e, inside, active);
         snprintf(load_guard, sizeof load_guard, "@%s ", inside.name);
     }
     for (uint32_t i = 0; i < count; i++) tvm_emit(e, "mov.b32 %s, 0;", units[i].name);

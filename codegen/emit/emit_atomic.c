@@ -438,15 +438,9 @@ static tvm_status update_shared(emitter *e, atomic *a, const tvm_insn *insn, con
     bool checked = a->rank != TVM_NONE && tvm_emit_cluster_guard(e, a->rank);
     for (uint32_t i = 0; i < f->locals && made; i++) {
         spot at = {.plus = e->k->slots[memory->value].shared_offset};
-        bool guarded = tvm_shared_place(e, &p, i, &at.address, &at.predicate);
+        tvm_shared_place(e, &p, i, &at.address, &at.predicate);
         if (a->space[7] == ':') at.address = tvm_emit_cluster_address(e, at.address, a->rank);
-        if (owns && guarded) {
-            reg both = tvm_new_pred(e);
-            tvm_emit(e, "and.pred %s, %s, %s;", both.name, at.predicate.name, owner.name);
-            at.predicate = both;
-        } else if (owns) {
-            at.predicate = owner;
-        }
+        if (owns) at.predicate = tvm_both(e, at.predicate, owner);
         f->old[i] = update_element(e, a, &at, i);
     }
     tvm_status status = made ? finish(e, a, insn, f, checked || tvm_shared_places_guarded(&p), f->locals)

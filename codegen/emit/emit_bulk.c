@@ -230,10 +230,8 @@ static void by_engine(emitter *e, const bulk_operands *whole, const block_group 
     tvm_emit(e, "@%s mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%s+%u], %u;", g.leader.name,
              barrier.address.name, barrier.plus, bytes);
     if (group->count > 1 && !part->is_cut) {
-        reg first = tvm_pure(e, 'p', "setp.eq.u32 $, %s, 0;", place_in_group(e, group).name),
-            both = tvm_new_pred(e);
-        tvm_emit(e, "and.pred %s, %s, %s;", both.name, g.leader.name, first.name);
-        g.leader = both;
+        reg first = tvm_pure(e, 'p', "setp.eq.u32 $, %s, 0;", place_in_group(e, group).name);
+        g.leader = tvm_both(e, g.leader, first);
     }
     for (uint32_t n = 0; n < plan->count; n++) start_box(e, &o, plan, &g, &barrier, n);
     tvm_text_add(&e->body, "$L%u:\n", behind);

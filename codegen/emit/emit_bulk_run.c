@@ -56,11 +56,7 @@ bool tvm_emit_bulk_run(emitter *e, const bulk_tile *tile, const tvm_operand *bar
     reg leader = tvm_emit_elect(e, behind);
     if (tvm_writes_global(e->k->kernel, tile->global->value))
         tvm_emit(e, "@%s fence.proxy.async.global;", leader.name);
-    if (may_be_outside) {
-        reg both = tvm_new_pred(e);
-        tvm_emit(e, "and.pred %s, %s, %s;", both.name, leader.name, inside.name);
-        leader = both;
-    }
+    if (may_be_outside) leader = tvm_both(e, leader, inside);
     tvm_emit(e, "@%s mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%s+%u], %u;", leader.name,
              b.address.name, b.plus, r.bytes);
     tvm_emit(

@@ -381,12 +381,7 @@ bool tvm_global_predicate(global_access *g, const uint32_t coordinate[TVM_MAX_RA
                 g->predicate_count++;
             }
         }
-        if (any) {
-            reg both = tvm_new_pred(e);
-            tvm_emit(e, "and.pred %s, %s, %s;", both.name, out->name, p.name);
-            p = both;
-        }
-        *out = p;
+        *out = any ? tvm_both(e, *out, p) : p;
         any = true;
     }
     return any;

@@ -185,15 +185,6 @@ static struct broadcast_value *index_value(emitter *e, transfer *t, unsigned d, 
     return known;
 }
 
-static void add_predicate(emitter *e, reg *all, reg one) {
-    if (all->name[0]) {
-        reg both = tvm_new_pred(e);
-        tvm_emit(e, "and.pred %s, %s, %s;", both.name, all->name, one.name);
-        one = both;
-    }
-    *all = one;
-}
-
 static void make_class(emitter *e, transfer *t, uint32_t class_id) {
     uint32_t coordinate[TVM_MAX_RANK], local = t->map.class_first[class_id];
     reg pointer, predicate = {""};
@@ -206,9 +197,9 @@ static void make_class(emitter *e, transfer *t, uint32_t class_id) {
         reg sum = tvm_new_rd(e);
         tvm_emit(e, "add.s64 %s, %s, %s;", sum.name, pointer.name, at->value.name);
         pointer = sum;
-        add_predicate(e, &predicate, at->inside);
+        predicate = tvm_both(e, predicate, at->inside);
     }
-    if (t->mask.map) add_predicate(e, &predicate, tvm_broadcast_set(e, &t->mask, local));
+    if (t->mask.map) predicate = tvm_both(e, predicate, tvm_broadcast_set(e, &t->mask, local));
     t->pointer[class_id] = pointer;
     t->predicate[class_id] = predicate;
 }
@@ -241,7 +232,7 @@ void tvm_transfer_keep_owners(emitter *e, transfer *t) {
     reg owner, pointer, predicate;
     for (uint32_t c = 0; c < t->map.classes; c++) tvm_transfer_class(e, t, c, &pointer, &predicate);
     if (!tvm_layout_owner(e, t->layout, &owner)) return;
-    for (uint32_t c = 0; c < t->map.classes; c++) add_predicate(e, &t->predicate[c], owner);
+    for (uint32_t c = 0; c < t->map.classes; c++) t->predicate[c] = tvm_both(e, t->predicate[c], owner);
 }
 
 void tvm_transfer_refusal(const transfer *t, const access_plan *plan, unsigned align, const char *what,

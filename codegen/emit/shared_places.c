@@ -60,15 +60,6 @@ static reg scalar_position(emitter *e, const shared_places *p, unsigned d, uint3
     return at;
 }
 
-static void add_predicate(emitter *e, reg *all, reg one) {
-    if (all->name[0]) {
-        reg both = tvm_new_pred(e);
-        tvm_emit(e, "and.pred %s, %s, %s;", both.name, all->name, one.name);
-        one = both;
-    }
-    *all = one;
-}
-
 /* The element's position along dimension d, where it is not proved to be inside with a test of it. */
 static reg position(emitter *e, const shared_places *p, unsigned d, uint32_t local, uint32_t coordinate,
                     reg *predicate) {
@@ -87,7 +78,7 @@ static reg position(emitter *e, const shared_places *p, unsigned d, uint32_t loc
         /* Unsigned, a negative position is above every extent. */
         tvm_emit(e, "setp.lt.%s %s, %s, %u;", wide ? "u64" : "u32", inside.name, at.name,
                  p->shared.tile.layout->shape[d]);
-        add_predicate(e, predicate, inside);
+        *predicate = tvm_both(e, *predicate, inside);
     }
     if (!wide) return at;
     reg narrow = tvm_new_r(e);
@@ -116,7 +107,7 @@ bool tvm_shared_place(emitter *e, shared_places *p, uint32_t local, reg *address
         if (plain && !tensors) offset = tvm_shared_address_of_offset(&p->shared, offset);
     }
     *address = plain ? offset : tvm_shared_address_of_offset(&p->shared, offset);
-    if (p->mask.map) add_predicate(e, predicate, tvm_broadcast_set(e, &p->mask, local));
+    if (p->mask.map) *predicate = tvm_both(e, *predicate, tvm_broadcast_set(e, &p->mask, local));
     return predicate->name[0] != '\0';
 }
 

@@ -40,6 +40,15 @@ static const char *name_of(const kernel_state *k, uint32_t slot) {
     return tvm_string(k->program, k->kernel->slots[slot].name);
 }
 
+bulk_tile tvm_bulk_tile(const kernel_state *k, const tvm_operand *operands, const tvm_operand **extents) {
+    bulk_tile tile = {.shared = operands};
+    tile.global = tile.shared + 1 + tvm_slot_shared_layout(k, tile.shared->value)->rank;
+    *extents = tile.global + 1 + k->kernel->slots[tile.global->value].rank;
+    tile.rank = (*extents)->value;
+    for (unsigned d = 0; d < tile.rank; d++) tile.extent[d] = (*extents)[1 + d].value;
+    return tile;
+}
+
 /* ---- the tensor ---- */
 
 /* The slot that the map is of: what the tile is a part of, a tensor or a view with strides of its own. */

@@ -15,6 +15,9 @@ typedef struct bulk_tile {
     uint32_t extent[TVM_MAX_RANK];
 } bulk_tile;
 
+/* Of a copy to shared memory, whose operands begin with these. *extents: their count, then they. */
+bulk_tile tvm_bulk_tile(const kernel_state *k, const tvm_operand *operands, const tvm_operand **extents);
+
 /* What boxes are started for. */
 typedef enum bulk_way { BULK_LOAD, BULK_STORE, BULK_ADD } bulk_way;
 

@@ -1,11 +1,7 @@
 #include "bulk_ways.h"
 
 bulk_operands tvm_bulk_operands(const kernel_state *k, const tvm_insn *insn) {
-    bulk_operands o = {.tile.shared = tvm_operands(k->kernel, insn)};
-    o.tile.global = o.tile.shared + 1 + tvm_slot_shared_layout(k, o.tile.shared->value)->rank;
-    o.extents = o.tile.global + 1 + k->kernel->slots[o.tile.global->value].rank;
-    o.tile.rank = o.extents->value;
-    for (unsigned d = 0; d < o.tile.rank; d++) o.tile.extent[d] = o.extents[1 + d].value;
+    bulk_operands o = {.tile = tvm_bulk_tile(k, tvm_operands(k->kernel, insn), &o.extents)};
     o.barrier = o.extents + 1 + o.tile.rank;
     o.evict = o.barrier + 1 + tvm_slot_shared_layout(k, o.barrier->value)->rank;
     o.multicast = o.evict + 1;

@@ -47,16 +47,6 @@ void tvm_plan_free(kernel_state *k) {
 
 /* ---- copies of pipelined loops ---- */
 
-/* The tile of a copy-async. */
-static bulk_tile tile_of(const kernel_state *k, const tvm_insn *insn) {
-    bulk_tile tile = {.shared = tvm_operands(k->kernel, insn)};
-    tile.global = tile.shared + 1 + tvm_slot_shared_layout(k, tile.shared->value)->rank;
-    const tvm_operand *extents = tile.global + 1 + k->kernel->slots[tile.global->value].rank;
-    tile.rank = extents->value;
-    for (unsigned d = 0; d < tile.rank; d++) tile.extent[d] = extents[1 + d].value;
-    return tile;
-}
-
 static bool copies_fit(kernel_state *k, char why[BULK_WHY_MAX]) {
     uint32_t end = 0;
     for (uint32_t i = 0; i < k->kernel->insn_count; i++) {
@@ -64,7 +54,8 @@ static bool copies_fit(kernel_state *k, char why[BULK_WHY_MAX]) {
         bulk_plan plan;
         if (tvm_pipeline_stages(k->kernel, insn)) end = insn->match;
         if (i >= end || insn->op != TVM_OP_COPY_ASYNC) continue;
-        const bulk_tile tile = tile_of(k, insn);
+        const tvm_operand *extents;
+        const bulk_tile tile = tvm_bulk_tile(k, tvm_operands(k->kernel, insn), &extents);
         k->insn = insn;
         if (!tvm_bulk_plan_make(k, &tile, BULK_LOAD, &plan, why)) return false;
     }

@@ -66,11 +66,8 @@ uint32_t tvm_reduce_output_bytes(const reduction *r) {
 }
 
 uint32_t tvm_reduce_chunk(const reduction *r, tvm_target target, uint64_t taken) {
-    uint64_t left = tvm_target_shared_bytes(target), each = tvm_reduce_output_bytes(r);
-    uint32_t chunk = r->outputs < REDUCE_CHUNK ? r->outputs : REDUCE_CHUNK;
-    left -= taken < left ? taken : left;
-    while (chunk > 1 && chunk * each > left) chunk = (chunk + 1) / 2;
-    return chunk;
+    return tvm_scratch_chunk(r->outputs < REDUCE_CHUNK ? r->outputs : REDUCE_CHUNK,
+                             tvm_reduce_output_bytes(r), target, taken);
 }
 
 uint64_t tvm_reduce_scratch(const tvm_ir_program *program, const tvm_ir_kernel *kernel, const tvm_insn *insn,

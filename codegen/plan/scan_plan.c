@@ -67,11 +67,8 @@ uint32_t tvm_scan_each_bytes(const scan_plan *s, const scan_digit *digit) {
 }
 
 uint32_t tvm_scan_chunk(const scan_plan *s, unsigned d, tvm_target target, uint64_t taken) {
-    uint64_t left = tvm_target_shared_bytes(target), each = tvm_scan_each_bytes(s, &s->digits[d]);
-    uint32_t chunk = s->parts[d] < CHUNK ? s->parts[d] : CHUNK;
-    left -= taken < left ? taken : left;
-    while (chunk > 1 && chunk * each > left) chunk = (chunk + 1) / 2;
-    return chunk;
+    return tvm_scratch_chunk(s->parts[d] < CHUNK ? s->parts[d] : CHUNK, tvm_scan_each_bytes(s, &s->digits[d]),
+                             target, taken);
 }
 
 uint64_t tvm_scan_scratch(const tvm_ir_program *program, const tvm_ir_kernel *kernel, const tvm_insn *insn,

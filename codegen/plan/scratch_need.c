@@ -36,3 +36,10 @@ uint64_t tvm_scratch_need(const tvm_ir_program *program, const tvm_ir_kernel *ke
             return families[i].need(program, kernel, insn, target, taken);
     return 0;
 }
+
+uint32_t tvm_scratch_chunk(uint32_t most, uint64_t each, tvm_target target, uint64_t taken) {
+    uint64_t left = tvm_target_shared_bytes(target);
+    left -= taken < left ? taken : left;
+    while (most > 1 && most * each > left) most = (most + 1) / 2;
+    return most;
+}

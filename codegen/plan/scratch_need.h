@@ -22,5 +22,8 @@ uint64_t tvm_relayout_scratch(const tvm_ir_program *program, const tvm_ir_kernel
                               const tvm_insn *insn, tvm_target target, uint64_t taken);
 uint64_t tvm_scan_scratch(const tvm_ir_program *program, const tvm_ir_kernel *kernel, const tvm_insn *insn,
                           tvm_target target, uint64_t taken);
+/* How many of `most` of `each` bytes fit at a time, and one at least, where the tensors take `taken` bytes.
+ */
+uint32_t tvm_scratch_chunk(uint32_t most, uint64_t each, tvm_target target, uint64_t taken);
 
 #endif
