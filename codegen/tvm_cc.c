@@ -11,6 +11,7 @@
 #include "codegen.h"
 #include "embed.h"
 #include "fileio.h"
+#include "native.h"
 #include "ptx_compiler.h"
 #include "source_file.h"
 #include "subprocess.h"
@@ -94,7 +95,9 @@ static error_t parse_option(int key, char *text, struct argp_state *state) {
 
 static const struct argp_option options[] = {
     {"target", 't', "TARGET", 0,
-     "translate for TARGET, such as sm_80, sm_89, sm_90a, sm_100a (default: sm_80)", 0},
+     "translate for TARGET, such as sm_80, sm_89, sm_90a, sm_100a, or native, that of the GPU of this machine "
+     "(default: sm_80)",
+     0},
     {"emit", KEY_EMIT, "KIND", 0, "write ptx (the default), cubin, report, or html, the report as a page", 0},
     {"output", 'o', "FILE", 0, "write to FILE; - is standard output, the default", 0},
     {"explain", KEY_EXPLAIN, NULL, 0, "also report what was selected for each instruction, to standard error",
@@ -256,14 +259,18 @@ static void print_left_out(const tvm_ir_program *program, const tvm_ir_image *im
     free(abis);
 }
 
+/* A line each, and the size of all. */
 static void print_images(const tvm_ir_program *program) {
+    size_t size = 0;
     for (uint32_t i = 0; i < program->image_count; i++) {
         const tvm_ir_image *image = &program->images[i];
         fprintf(stderr, "tvm-cc: %s for %s, %zu bytes%s%s", image->ptx ? "PTX" : "cubin", image->target,
                 image->code_size, image->made_by[0] ? ", by " : "", image->made_by);
         print_left_out(program, image);
         fputs("\n", stderr);
+        size += image->code_size;
     }
+    fprintf(stderr, "tvm-cc: %u embedded, %zu bytes\n", (unsigned)program->image_count, size);
 }
 
 static tvm_status embed(arguments *a, tvm_diags *diags) {
@@ -297,7 +304,7 @@ static tvm_status compile(arguments *a, tvm_diags *diags) {
     tvm_target target;
     tvm_ir_program *program = NULL;
     tvm_module *module = NULL;
-    tvm_status status = tvm_target_parse(a->target, &target, diags);
+    tvm_status status = tvm_target_parse_native(a->target, &target, diags);
     if (status == TVM_OK)
         status = tvm_source_read_file(a->input, &a->source, &a->files, NULL, &program, diags);
     if (status == TVM_OK) status = tvm_tool_writes(&a->files, a->output, file_kinds[a->kind], diags);

@@ -39,5 +39,6 @@ int main(void) {
     size_t count = tvm_target_list(targets, TARGETS_MAX);
     for (size_t i = 0; i < count && i < TARGETS_MAX; i++)
         printf("target %s\n", tvm_target_name(targets[i], name));
+    printf("target native\n");
     return fflush(stdout) || ferror(stdout) ? EXIT_FAILURE : EXIT_SUCCESS;
 }

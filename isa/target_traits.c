@@ -3,10 +3,12 @@
 
 typedef struct trait_row {
     const char *name, *meaning;
+    bool used;
+    const char *otherwise;
 } trait_row;
 
 #define TVM_TARGET_LIMIT(...)
-#define TVM_CAPABILITY(number, id, name, what) [number] = {name, what},
+#define TVM_CAPABILITY(number, id, name, what, used, otherwise) [number] = {name, what, used, otherwise},
 static const trait_row capabilities[TVM_CAPABILITY_COUNT] = {
 #include "capabilities.def"
 };
@@ -14,7 +16,7 @@ static const trait_row capabilities[TVM_CAPABILITY_COUNT] = {
 #undef TVM_TARGET_LIMIT
 
 #define TVM_CAPABILITY(...)
-#define TVM_TARGET_LIMIT(number, id, name, what) [number] = {name, what},
+#define TVM_TARGET_LIMIT(number, id, name, what) [number] = {name, what, true, NULL},
 static const trait_row limits[TVM_LIMIT_COUNT] = {
 #include "capabilities.def"
 };
@@ -29,6 +31,14 @@ const char *tvm_capability_name(size_t number) {
 
 const char *tvm_capability_meaning(size_t number) {
     return number < TVM_CAPABILITY_COUNT ? capabilities[number].meaning : NULL;
+}
+
+bool tvm_capability_is_used(size_t number) {
+    return number < TVM_CAPABILITY_COUNT && capabilities[number].used;
+}
+
+const char *tvm_capability_otherwise(size_t number) {
+    return number < TVM_CAPABILITY_COUNT ? capabilities[number].otherwise : NULL;
 }
 
 const char *tvm_limit_name(size_t number) {

@@ -16,6 +16,57 @@ START_TEST(names_the_device) {
 }
 END_TEST
 
+/* A report of a GPU of this compute capability; the caller frees it. */
+static char *report_of(const char *capability, const char *name) {
+    char *text = NULL;
+    setenv("FAKE_CUDA_CC", capability, 1);
+    open_all();
+    ck_assert_str_eq(tvm_device_name(context), name);
+    ck_assert_int_eq(tvm_device_report(context, &text), TVM_OK);
+    close_all();
+    unsetenv("FAKE_CUDA_CC");
+    return text;
+}
+
+static bool has_line(const char *text, const char *line) {
+    char whole[600];
+    snprintf(whole, sizeof whole, "%s\n", line);
+    const char *found = strstr(text, whole);
+    return found && (found == text || found[-1] == '\n');
+}
+
+START_TEST(reports_what_a_gpu_gets_and_misses) {
+    char *hopper = report_of("90", "Fake GPU (cuda:0, sm_90a)"),
+         *ada = report_of("89", "Fake GPU (cuda:0, sm_89)");
+    ck_assert(has_line(hopper, "target: sm_90a") && has_line(ada, "target: sm_89"));
+    ck_assert(has_line(hopper, "shared memory: 227 KiB a block") &&
+              has_line(ada, "shared memory: 99 KiB a block"));
+    ck_assert(has_line(hopper, "products: wgmma, mma.sync") && has_line(ada, "products: mma.sync"));
+    ck_assert(
+        strstr(ada, "\nlacks: stmatrix (threads store the elements), cp_async_bulk (each thread copies "));
+    ck_assert(strstr(ada, "wgmma (mma.sync)") && strstr(ada, "\nuses: ldmatrix, cp_async, mma_f8, "));
+    ck_assert(strstr(hopper, ", wgmma, ") && !strstr(hopper, "wgmma (mma.sync)"));
+    ck_assert(strstr(hopper, "\nnvJitLink: ") && strstr(hopper, "\nptxas: "));
+    free(hopper), free(ada);
+}
+END_TEST
+
+/* The nearest target before: its PTX runs on the GPU, no cubin does, and what one architecture alone has is
+ * not used. */
+START_TEST(a_gpu_that_no_target_is_of_gets_ptx) {
+    char *newer = report_of("130", "Fake GPU (cuda:0, sm_120)"),
+         *between = report_of("88", "Fake GPU (cuda:0, sm_87)"),
+         *sibling = report_of("121", "Fake GPU (cuda:0, sm_120)");
+    ck_assert(has_line(newer,
+                       "target: sm_120, as PTX, which the driver compiles: this version knows no target of "
+                       "compute capability 13.0"));
+    ck_assert(has_line(between, "target: sm_87")); /* a cubin of a lower minor number runs */
+    ck_assert(has_line(sibling, "target: sm_120"));
+    ck_assert(strstr(sibling, "setmaxnreg (") && !strstr(sibling, "has, but"));
+    free(newer), free(between), free(sibling);
+}
+END_TEST
+
 START_TEST(launches_with_the_grid_and_arguments) {
     open_all();
     void *x, *y;
@@ -340,6 +391,8 @@ int main(void) {
 #ifdef HAVE_CUDA_H
     tcase_add_checked_fixture(cases, setup, teardown);
     tcase_add_test(cases, names_the_device);
+    tcase_add_test(cases, reports_what_a_gpu_gets_and_misses);
+    tcase_add_test(cases, a_gpu_that_no_target_is_of_gets_ptx);
     tcase_add_test(cases, launches_with_the_grid_and_arguments);
     tcase_add_test(cases, describes_kernels);
     tcase_add_test(cases, bound_functions_launch_on_their_stream);

@@ -84,6 +84,24 @@ START_TEST(names_the_device) {
 }
 END_TEST
 
+START_TEST(reports_the_interpreter) {
+    char *text = NULL;
+    ck_assert_int_eq(tvm_device_report(context, &text), TVM_OK);
+    ck_assert_ptr_nonnull(strstr(text, "target: none: launches see no capability, and limits of 0\n"));
+    ck_assert_ptr_nonnull(strstr(text, "\nnvJitLink: "));
+    ck_assert_ptr_nonnull(strstr(text, "\nptxas: "));
+    free(text);
+    tvm_context *other = NULL;
+    const tvm_context_options options = {.device = TVM_DEVICE_CPU, .target = 90};
+    ck_assert_int_eq(tvm_context_create(&options, &other), TVM_OK);
+    ck_assert_int_eq(tvm_device_report(other, &text), TVM_OK);
+    ck_assert_ptr_nonnull(strstr(text, "target: 90: launches see what sm_90a has\n"));
+    free(text);
+    tvm_context_free(other);
+    ck_assert_int_eq(tvm_device_report(NULL, &text), TVM_USAGE);
+}
+END_TEST
+
 START_TEST(auto_finds_a_device) {
     tvm_context *any = NULL;
     ck_assert_int_eq(tvm_context_create(NULL, &any), TVM_OK);
@@ -418,6 +436,7 @@ int main(void) {
     TCase *cases = tcase_create("runtime");
     tcase_add_checked_fixture(cases, setup, teardown);
     tcase_add_test(cases, names_the_device);
+    tcase_add_test(cases, reports_the_interpreter);
     tcase_add_test(cases, auto_finds_a_device);
     tcase_add_test(cases, failed_creation_tells_why);
     tcase_add_test(cases, missing_gpu_is_an_error);

@@ -238,10 +238,10 @@ const char *tvm_context_warning(const tvm_context *context) {
 tvm_launch_env tvm_context_launch_env(const tvm_context *context) {
     const tvm_device_ops *ops = context->ops;
     uint32_t target = ops->target(context->device);
+    unsigned capability = ops->capability ? ops->capability(context->device) : target;
     return (tvm_launch_env){.multiprocessors = ops->multiprocessors(context->device),
                             .target = target,
-                            .traits =
-                                ops->traits ? ops->traits(context->device) : tvm_target_traits_for(target)};
+                            .traits = tvm_target_traits_for(capability)};
 }
 
 /* ---- what goes straight to the device ---- */

@@ -53,7 +53,8 @@ typedef struct tvm_device_ops {
     const char *(*warning)(const void *device);
     uint32_t (*multiprocessors)(const void *device);
     uint32_t (*target)(const void *device); /* 80, 89, 90, ...: the architecture that code is made for */
-    const tvm_target_traits *(*traits)(const void *device); /* of that target; NULL: those of its number */
+    /* Compute capability, 10 major + minor, by which the target was found; NULL: it is the target itself. */
+    unsigned (*capability)(const void *device);
 
     /* A program on the device. code_open is cheap; prepare translates and loads once per program or kernel,
      * in the first caller; launch prepares where that has not been done. The program outlives its code. */

@@ -74,6 +74,11 @@ void tvm_context_free(tvm_context *context);
 const char *tvm_message(const tvm_context *context);
 /* Returns a text such as "interpreter, 2 threads" or "NVIDIA H200 (cuda:0, sm_90a)". */
 const char *tvm_device_name(const tvm_context *context);
+/* Writes what code for the context's device is made of, lines `name: text`: the target, its engines, the
+ * types that they multiply, the instructions that are used, those that the target lacks with what is used
+ * instead, and where the compilers of PTX were found. *text is malloc'ed; the caller frees it. It runs ptxas
+ * for its version, and fails with TVM_NO_MEMORY. */
+tvm_status tvm_device_report(tvm_context *context, char **text);
 tvm_device_kind tvm_device(const tvm_context *context); /* CPU or CUDA, never AUTO */
 
 /* Limits of what the launches in a context may use; 0 is no limit. */

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "native.h"
 #include "vbc.h"
 #include "work.h"
 
@@ -16,7 +17,7 @@ tvm_status tvm_embed_parse(const char *list, tvm_target targets[TVM_EMBED_MAX], 
         snprintf(name, sizeof name, "%.*s", length < sizeof name ? (int)length : (int)sizeof name, at);
         if (*count == TVM_EMBED_MAX)
             return tvm_diag_add(diags, TVM_USAGE, NULL, NULL, "more than %d targets to embed", TVM_EMBED_MAX);
-        tvm_status status = tvm_target_parse(name, &targets[(*count)++], diags);
+        tvm_status status = tvm_target_parse_native(name, &targets[(*count)++], diags);
         at += length;
         if (status != TVM_OK || !*at) return status;
     }

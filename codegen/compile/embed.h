@@ -6,7 +6,8 @@
 
 enum { TVM_EMBED_MAX = 16 }; /* targets */
 
-/* "sm_80,sm_90a" -> targets; "none" is an empty list. TVM_UNSUPPORTED, TVM_USAGE. */
+/* "sm_80,sm_90a" -> targets, native among them; "none" is an empty list. TVM_UNSUPPORTED, TVM_USAGE,
+ * TVM_NO_DEVICE. */
 tvm_status tvm_embed_parse(const char *list, tvm_target targets[TVM_EMBED_MAX], size_t *count,
                            tvm_diags *diags);
 

@@ -84,6 +84,19 @@ static PyObject *device_name(PyObject *module, PyObject *device) {
     return context ? PyUnicode_FromString(tvm_device_name(context)) : NULL;
 }
 
+static PyObject *device_report(PyObject *module, PyObject *device) {
+    tvm_context *context = context_of(state_of(module), device);
+    char *text = NULL;
+    tvm_status status;
+    if (!context) return NULL;
+    Py_BEGIN_ALLOW_THREADS;
+    status = tvm_device_report(context, &text);
+    Py_END_ALLOW_THREADS;
+    PyObject *report = status ? py_raise(state_of(module), status, context) : PyUnicode_FromString(text);
+    free(text);
+    return report;
+}
+
 static PyObject *none_or_raise(py_state *state, tvm_status status, const tvm_context *context) {
     return status ? py_raise(state, status, context) : Py_NewRef(Py_None);
 }
@@ -147,6 +160,7 @@ static PyMethodDef functions[] = {
     {"assemble", assemble, METH_VARARGS,
      "assemble($module, text, name, defines, folders, /)\n--\n\nText to bytecode."},
     {"device_name", device_name, METH_O, "device_name($module, device, /)\n--\n\nWhat it is."},
+    {"device_report", device_report, METH_O, "device_report($module, device, /)\n--\n\nWhat it is."},
     {"synchronize", synchronize, METH_VARARGS, "synchronize($module, device, stream, /)\n--\n\nWaits."},
     {"cancel", cancel, METH_NOARGS, "cancel($module, /)\n--\n\nEnds launches on the interpreter."},
     {"set_limits", set_limits, METH_VARARGS,

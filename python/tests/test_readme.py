@@ -26,6 +26,8 @@ def test_info():
     assert output.startswith("tilusvm") and tilusvm.__version__ in output
     for word in ("interpreter", "GPU", "code", "cache", "torch", "tvm-pack", "programs", "matmul_lowbit_u4"):
         assert word in output
+    assert "  target     none: launches see no capability" in output
+    assert "\nnvJitLink    " in output and "\nptxas        " in output
 
 
 def test_the_lines_of_the_project(tmp_path, monkeypatch):

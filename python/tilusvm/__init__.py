@@ -38,7 +38,7 @@ from ._errors import (  # noqa: E402
     UnsupportedError,
     UsageError,
 )
-from ._device import cancel, device_name, interpreter, set_limits, set_sanitizer, synchronize
+from ._device import cancel, device_name, device_report, interpreter, set_limits, set_sanitizer, synchronize
 from ._load import PROGRAMS, assemble, load, program, program_names
 from ._native import version as __version__
 from ._program import Kernel, KernelInfo, Param, Program
@@ -81,6 +81,7 @@ __all__ = [
     "assemble",
     "cancel",
     "device_name",
+    "device_report",
     "interpreter",
     "load",
     "program",

@@ -20,6 +20,8 @@ _PROBE = """
 .end
 """
 
+_COMPILERS = ("nvJitLink", "ptxas")
+
 
 def _cache() -> str:
     base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
@@ -28,13 +30,20 @@ def _cache() -> str:
     return f"{folder}: {len(sizes)} files, {sum(sizes) / 1e6:.1f} MB"
 
 
-def _gpus() -> list[str]:
-    lines: list[str] = []
+def _report(device: int | str) -> list[tuple[str, str]]:
+    """What the device gets and misses; where compilers are is the same for all."""
+    report = tilusvm.device_report(device)
+    return [(f"  {name}", text) for name, text in report.items() if name not in _COMPILERS]
+
+
+def _gpus() -> list[tuple[str, str]]:
+    rows: list[tuple[str, str]] = []
     try:
-        while True:
-            lines.append(tilusvm.device_name(len(lines)))
+        for ordinal in range(64):
+            rows += [("GPU", tilusvm.device_name(ordinal)), *_report(ordinal)]
     except tilusvm.Error as error:
-        return lines or [str(error).splitlines()[0]]
+        return rows or [("GPU", str(error).splitlines()[0])]
+    return rows
 
 
 def _compiler() -> str:
@@ -67,8 +76,10 @@ def info() -> None:
         ("tilusvm", tilusvm.__version__),
         ("package", str(Path(tilusvm.__file__).parent)),
         ("interpreter", tilusvm.device_name("cpu")),
-        *(("GPU", line) for line in _gpus()),
+        *_report("cpu"),
+        *_gpus(),
         ("code", _compiler()),
+        *((name, text) for name, text in tilusvm.device_report("cpu").items() if name in _COMPILERS),
         ("cache", _cache()),
         ("torch", _installed("torch")),
         ("transformers", _installed("transformers")),
@@ -76,7 +87,7 @@ def info() -> None:
         ("programs", ", ".join(tilusvm.program_names())),
     ]
     for name, text in rows:
-        print(f"{name:12} {text}")
+        print(f"{name:12} {text}" if len(name) <= 12 else f"{name}: {text}")
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -12,6 +12,12 @@ def device_name(device: Any = "cpu") -> str:
     return _native.device_name(device)
 
 
+def device_report(device: Any = "cpu") -> dict[str, str]:
+    """What code for the device is made of: its target, products, types, and the capabilities (vasm(5)) that it uses and
+    lacks, with what is done instead; where nvJitLink and ptxas are. Raises CudaError where there is none."""
+    return dict(line.split(": ", 1) for line in _native.device_report(device).splitlines())
+
+
 def synchronize(device: Any = "cuda", stream: int = 0) -> None:
     """Waits for a stream; a kernel that faulted raises FaultError, with its name."""
     _native.synchronize(device, stream)

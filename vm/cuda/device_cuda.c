@@ -193,8 +193,8 @@ static uint32_t cuda_target(const void *device) {
     return ((const cuda_device *)device)->target.arch;
 }
 
-static const tvm_target_traits *cuda_traits(const void *device) {
-    return tvm_target_traits_of(((const cuda_device *)device)->target);
+static unsigned cuda_capability(const void *device) {
+    return ((const cuda_device *)device)->capability;
 }
 
 /* ---- memory and waiting ---- */
@@ -272,7 +272,7 @@ const tvm_device_ops tvm_device_cuda = {.kind = TVM_DEVICE_CUDA,
                                         .warning = cuda_warning,
                                         .multiprocessors = cuda_multiprocessors,
                                         .target = cuda_target,
-                                        .traits = cuda_traits,
+                                        .capability = cuda_capability,
                                         .code_open = tvm_cuda_code_open,
                                         .code_close = tvm_cuda_code_close,
                                         .shared_bytes = tvm_cuda_shared_bytes,

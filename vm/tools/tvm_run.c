@@ -377,13 +377,21 @@ static tvm_status print_costs(const tvm_run_binding *binding, tvm_diags *diags) 
     return status;
 }
 
+/* What is embedded in the file, and what of it, or in its place, is run. */
+static void print_code(const tvm_program *code) {
+    const tvm_ir_program *program = code->program;
+    for (uint32_t i = 0; i < program->image_count; i++)
+        fprintf(stderr, "tvm-run: embedded: %s for %s, %zu bytes\n", program->images[i].ptx ? "PTX" : "cubin",
+                program->images[i].target, program->images[i].code_size);
+    fprintf(stderr, "tvm-run: code: %s\n", tvm_code_origin(code));
+}
+
 static tvm_status launch(const run_settings *settings, tvm_run_binding *binding, tvm_run_check *check,
                          tvm_diags *diags) {
     tvm_context *context = binding->context;
     tvm_status status = failed(context, tvm_prepare(binding->function), diags);
     print_warning(settings, context);
-    if (!status && settings->verbose)
-        fprintf(stderr, "tvm-run: code: %s\n", tvm_code_origin(binding->function->code));
+    if (!status && settings->verbose) print_code(binding->function->code);
     if (!status && settings->verbose) status = print_costs(binding, diags);
     if (!status) status = tvm_run_upload(binding, diags);
     if (!status && settings->check) status = tvm_run_check_copy(check, binding, diags);

@@ -14,6 +14,7 @@
 #include "embed.h"
 #include "fileio.h"
 #include "lexer.h"
+#include "native.h"
 #include "vbc.h"
 
 enum { NAP_MS = 5 };
@@ -198,7 +199,7 @@ static tvm_status find_target(build *b, tvm_diags *diags) {
     tvm_status status = TVM_OK;
     if (t->options.from) return TVM_OK; /* nothing is run */
     if (t->options.target)
-        status = tvm_target_parse(t->options.target, &b->target, diags);
+        status = tvm_target_parse_native(t->options.target, &b->target, diags);
     else if (t->device.is_gpu)
         status =
             tvm_target_for_device((int)t->device.target / 10, (int)t->device.target % 10, &b->target, diags);
