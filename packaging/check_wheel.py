@@ -90,8 +90,11 @@ def main():
     assert Path(tilusvm.__file__).is_relative_to(sys.prefix), tilusvm.__file__
     metadata = importlib.metadata.distribution("tilusvm")
     assert metadata.version == tilusvm.__version__
-    names = sorted(point.name for point in metadata.entry_points)
+    points = metadata.entry_points
+    names = sorted(points.select(group="console_scripts").names)
     assert len(names) == 6, names
+    for group in ("vllm.general_plugins", "sglang.srt.plugins"):
+        assert points.select(group=group).names == {"tilusvm"}, points
     check_kernel()
     check_tools(names)
     check_product()

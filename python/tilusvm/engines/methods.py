@@ -1,0 +1,140 @@
+"""The methods of an engine's layers, but for what engines have of their own: base classes, parameters, loaders."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from .._torch import torch
+from .layers import ACTIVATIONS, PARAMETERS, ExpertParts, LinearParts, mixture, product, set_bias
+from .scheme import Scheme
+
+__all__ = ["ExpertsMethod", "LinearMethod", "expert_names"]
+
+
+def _drop(layer, names):
+    for name in names:
+        if name in layer._parameters:
+            delattr(layer, name)
+
+
+class LinearMethod:
+    """names: of the layers of the model that the engine's layer has as its parts."""
+
+    parameter: type  #: PartsParameter and the engine's own
+
+    def __init__(self, scheme: Scheme, names: list[str]) -> None:
+        self.scheme, self.names = scheme, names
+
+    def loader(self, layer: torch.nn.Module, own: Callable) -> Callable:
+        """The weight loader of the layer's parameters; own: the one that the engine gives."""
+        raise NotImplementedError
+
+    def is_dummy(self) -> bool:
+        """Is the model to have random weights?"""
+        return False
+
+    def create_weights(
+        self, layer, input_size_per_partition, output_partition_sizes, input_size, output_size, params_dtype,
+        **extra_weight_attrs,
+    ) -> None:  # fmt: skip
+        sizes = list(output_partition_sizes)
+        names = self.names if len(self.names) == len(sizes) else self.names[:1] * len(sizes)
+        device = torch.empty(0).device  # the engine makes its models under the device that they run on
+        layer.tilus_parts = LinearParts(self.scheme, names, input_size_per_partition, sizes, params_dtype, device)
+        loader = self.loader(layer, extra_weight_attrs["weight_loader"])
+        for name in PARAMETERS:
+            param = self.parameter(data=torch.empty(0, dtype=params_dtype), weight_loader=loader)
+            param.parts, param.tensor_name = layer.tilus_parts, name
+            layer.register_parameter(name, param)
+
+    def tie_weights(self, layer, embed_tokens):
+        """The head's weights are the embedding's, quantized; the embedding keeps its own."""
+        layer.tilus_tied = [embed_tokens]
+        return layer
+
+    def process_weights_after_loading(self, layer) -> None:
+        parts = layer.__dict__.pop("tilus_parts", None)
+        if parts is None:
+            return
+        if hasattr(layer, "tilus_tied"):
+            weight = layer.tilus_tied[0].weight.data
+            parts.take(0, "weight", weight, "out", 0, weight.shape[0])
+        if self.is_dummy():
+            parts.fill()
+        wanted = sum(parts.sizes) if not hasattr(layer, "num_embeddings_per_partition") else 0
+        linears = parts.finish()
+        _drop(layer, PARAMETERS)
+        layer.tilus = torch.nn.ModuleList(linears)
+        layer.weight_packed = linears[0].packed  # where LoRA looks for the device
+        wanted = wanted or layer.num_embeddings_per_partition
+        layer.tilus_missing = wanted - sum(linear.out_features for linear in linears)
+        bias, rank = getattr(layer, "bias", None), 0
+        if hasattr(layer, "input_is_parallel"):  # of rows the first rank alone adds it
+            rank = layer.tp_rank
+        layer.tilus_biased = bias is not None and not getattr(layer, "skip_bias_add", False) and rank == 0
+        if layer.tilus_biased:
+            set_bias(linears, bias.data)
+
+    def apply(self, layer, x, bias=None) -> torch.Tensor:
+        y = product(layer.tilus, x)
+        if layer.tilus_missing:  # of a vocabulary that the ranks do not share evenly
+            y = torch.nn.functional.pad(y, (0, layer.tilus_missing))
+        return y if bias is None or layer.tilus_biased else y + bias
+
+    def dequantize_weight(self, layer) -> torch.Tensor:
+        return torch.cat([linear.dequantize(linear.dtype) for linear in layer.tilus])
+
+
+def expert_names(prefix: str, gate: str | None, up: str | None, down: str) -> dict[str, str]:
+    """The names of the experts' matrices in the model, with {} for an expert's number."""
+    names = {"w1": gate, "w3": up, "w2": down}
+    return {shard: f"{prefix}.{{}}.{name}" for shard, name in names.items() if name}
+
+
+class ExpertsMethod:
+    """Of mixtures of experts, on stacks of matrices; the device sorts the rows by expert."""
+
+    scheme: Scheme
+
+    def is_dummy(self) -> bool:
+        """As of LinearMethod."""
+        return False
+
+    def create(self, layer, names, experts, hidden, width, dtype, *, activation, rank, ranks, local) -> None:
+        """The parameters of a layer. names: expert_names; local: a function of an expert's number that gives its place
+        on this rank, or -1. NotImplementedError for an activation that no program has."""
+        if activation not in ACTIVATIONS:
+            raise NotImplementedError(
+                f"experts with the activation {activation} are not supported: skip them, by "
+                f'"skip": ["lm_head", "*.experts.*"] in the quantization_config'
+            )
+        parts = ExpertParts(self.scheme, names, experts, hidden, width, dtype, torch.empty(0).device)
+        layer.tilus_parts, layer.tilus_activation = parts, activation
+
+        def load(param, loaded_weight, weight_name="", shard_id="", expert_id=0, return_success=False, **rest):
+            place = local(expert_id)
+            if place != -1:
+                parts.rename(place, shard_id, names[shard_id].format(expert_id))
+                parts.take(place, shard_id, param.tensor_name, loaded_weight, rank, ranks)
+            return place != -1 if return_success else None
+
+        for stack in ("w13", "w2"):
+            for name in PARAMETERS:
+                param = torch.nn.Parameter(torch.empty(0, dtype=dtype), requires_grad=False)
+                param.weight_loader, param.tensor_name = load, name
+                layer.register_parameter(f"{stack}_{name}", param)
+
+    def process_weights_after_loading(self, layer) -> None:
+        parts = layer.__dict__.pop("tilus_parts", None)
+        if parts is None:
+            return
+        if self.is_dummy():
+            parts.fill()
+        before, down = parts.finish()
+        _drop(layer, [f"{stack}_{name}" for stack in ("w13", "w2") for name in PARAMETERS])
+        layer.tilus_before, layer.tilus_down = torch.nn.ModuleList(before), down
+        layer.w2_weight_packed = down.packed  # where LoRA looks for the device
+
+    def mixture(self, layer, x, weights, index) -> torch.Tensor:
+        """Of rows x, the experts that a router has chosen, and their weights."""
+        return mixture(layer.tilus_before, layer.tilus_down, x, weights, index, layer.tilus_activation)

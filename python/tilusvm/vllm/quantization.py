@@ -1,0 +1,162 @@
+"""The quantization `tilusvm` of vLLM: its configuration, its linear layers and its mixtures of experts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from vllm.config import get_current_vllm_config_or_none
+from vllm.model_executor.layers.fused_moe import RoutedExperts
+from vllm.model_executor.layers.fused_moe.fused_moe_method_base import FusedMoEMethodBase
+from vllm.model_executor.layers.linear import (
+    LinearBase,
+    LinearMethodBase,
+    ReplicatedLinear,
+    UnquantizedLinearMethod,
+    register_weight_loader_v2_supported_method,
+)
+from vllm.model_executor.layers.quantization import register_quantization_config
+from vllm.model_executor.layers.quantization.base_config import QuantizationConfig
+from vllm.model_executor.layers.vocab_parallel_embedding import ParallelLMHead
+from vllm.model_executor.parameter import BasevLLMParameter
+
+from ..engines.loader import PartsParameter, loader_of, whole_loader
+from ..engines.methods import ExpertsMethod, LinearMethod, expert_names
+from ..engines.scheme import Scheme, described
+
+__all__ = ["TilusConfig", "TilusLinearMethod", "TilusMoEMethod"]
+
+
+@register_quantization_config("tilusvm")
+class TilusConfig(QuantizationConfig):
+    """Of a model's quantization_config, or `--hf-overrides '{"quantization_config": {"quant_method": "tilusvm", ...}}'`;
+    Scheme has the words. Without one, `--quantization tilusvm` quantizes a plain checkpoint to u4 as it is loaded."""
+
+    def __init__(self, scheme: Scheme | None = None) -> None:
+        super().__init__()
+        self.scheme = scheme or Scheme()
+
+    @classmethod
+    def get_name(cls) -> str:
+        return "tilusvm"
+
+    @classmethod
+    def get_supported_act_dtypes(cls) -> list[torch.dtype]:
+        return [torch.float16, torch.bfloat16]
+
+    @classmethod
+    def get_min_capability(cls) -> int:
+        return 80
+
+    @staticmethod
+    def get_config_filenames() -> list[str]:
+        return []
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> TilusConfig:
+        return cls(Scheme.from_config(config))
+
+    @classmethod
+    def override_quantization_method(cls, hf_quant_cfg, user_quant, hf_config=None) -> str | None:
+        """With `--quantization tilusvm` a checkpoint of another method is this one's, which says what to do with it."""
+        return "tilusvm" if user_quant == "tilusvm" else None
+
+    def maybe_update_config(self, model_name, hf_config=None, revision=None) -> None:
+        """What the headers of the model's files say of its layers."""
+        self.scheme.layers.update(described(model_name))
+        if self.scheme.version is not None and not self.scheme.layers:
+            raise ValueError(
+                f"{model_name} is a model that tvm-pack imported, whose files say how each layer lies: serve its "
+                f"local folder"
+            )
+
+    def apply_vllm_mapper(self, hf_to_vllm_mapper) -> None:
+        def rename(name):
+            return next(iter(hf_to_vllm_mapper.apply_list([name])), None)
+
+        self.scheme = self.scheme.renamed(rename)
+
+    def names_of(self, prefix: str) -> list[str]:
+        """The layers of the model that the engine's layer has as its parts."""
+        parent, _, last = prefix.rpartition(".")
+        names = self.packed_modules_mapping.get(last)
+        if names is None or prefix in self.scheme.layers:
+            return [prefix]
+        return [f"{parent}.{name}" if parent else name for name in names]
+
+    def get_quant_method(self, layer: torch.nn.Module, prefix: str):
+        if isinstance(layer, RoutedExperts):
+            names = _names_of_experts(layer, prefix)
+            quantized = self.scheme.quantizes([name.format(0) for name in names.values()])
+            return TilusMoEMethod(self.scheme, layer.moe_config) if quantized else None
+        if not isinstance(layer, (LinearBase, ParallelLMHead)):
+            return None
+        names = self.names_of(prefix)
+        if self.scheme.quantizes(names):
+            return TilusLinearMethod(self.scheme, names)
+        return UnquantizedLinearMethod() if isinstance(layer, LinearBase) else None
+
+
+def _names_of_experts(layer, prefix):
+    before, _, _ = prefix.partition(".routed_experts")
+    return expert_names(before, layer.ckpt_gate_proj_name, layer.ckpt_up_proj_name, layer.ckpt_down_proj_name)
+
+
+def _is_dummy() -> bool:
+    config = get_current_vllm_config_or_none()
+    return config is not None and config.load_config.load_format == "dummy"
+
+
+class TilusParameter(PartsParameter, BasevLLMParameter):
+    """An empty parameter, whose loading fills the layer's LinearParts."""
+
+
+@register_weight_loader_v2_supported_method
+class TilusLinearMethod(LinearMethod, LinearMethodBase):
+    parameter = TilusParameter
+
+    def loader(self, layer, own):
+        if isinstance(layer, ParallelLMHead):
+            return _head_loader(layer)
+        return whole_loader if isinstance(layer, ReplicatedLinear) else loader_of(layer, own)
+
+    def is_dummy(self) -> bool:
+        return _is_dummy()
+
+
+def _head_loader(layer):
+    def load(param, loaded_weight, loaded_shard_id=None):
+        at = layer.shard_indices
+        param.parts.sizes[0] = at.org_vocab_end_index - at.org_vocab_start_index
+        param.load_whole(loaded_weight, 0, at.org_vocab_start_index)
+
+    return load
+
+
+class TilusMoEMethod(ExpertsMethod, FusedMoEMethodBase):
+    def __init__(self, scheme: Scheme, moe) -> None:
+        FusedMoEMethodBase.__init__(self, moe)
+        self.scheme = scheme
+
+    def is_dummy(self) -> bool:
+        return _is_dummy()
+
+    def create_weights(
+        self, layer, num_experts, hidden_size, intermediate_size_per_partition, params_dtype, **extra_weight_attrs,
+    ) -> None:  # fmt: skip
+        if self.moe.has_bias:
+            raise NotImplementedError('experts with a bias are not supported: skip them, by "skip": ["*.experts.*"]')
+        self.create(
+            layer, _names_of_experts(layer, layer.layer_name), num_experts, hidden_size,
+            intermediate_size_per_partition, params_dtype, activation=layer.activation.value,
+            rank=self.moe.tp_rank, ranks=self.moe.tp_size, local=layer._map_global_expert_id_to_local_expert_id,
+        )  # fmt: skip
+
+    def get_fused_moe_quant_config(self, layer):
+        return None
+
+    def apply(self, layer, x, topk_weights, topk_ids, shared_experts=None, shared_experts_input=None):
+        index = topk_ids if layer.expert_map is None else layer.expert_map[topk_ids.long()]
+        if layer.apply_router_weight_on_input:
+            x, topk_weights = x * topk_weights.to(x.dtype), torch.ones_like(topk_weights)
+        return self.mixture(layer, x, topk_weights, index)
