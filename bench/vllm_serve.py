@@ -4,12 +4,12 @@
     python bench/vllm_serve.py --quantization tilusvm [--type u4] [--cache u8,u4] [--layers 32 --hidden 4096]
 
 A folder with a config.json alone is made; vLLM fills the model with random weights (load_format dummy), which are
-quantized as a checkpoint's would be. The line of a batch has the time to the first token of all, and the median time of
-a step behind it, by differences of generations of two lengths. Without --quantization vLLM's own layers run, and without
---cache its own attention.
+quantized as a checkpoint's would be. The line of a batch has the time to the first token of all, and the time of a step
+behind it, by the difference of generations of two lengths. Without --quantization vLLM's own layers run, and without
+--cache its own attention. --eager launches without CUDA graphs.
 
---native is for a vLLM of which only the Python files are there (no compiled extension): custom operators run as torch's,
-and the step is not captured into a CUDA graph unless --graphs.
+--native is for a vLLM of which only the Python files are there, without its compiled extension: custom operators run as
+torch's, and nothing is compiled or captured.
 """
 
 import argparse

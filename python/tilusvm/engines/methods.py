@@ -33,6 +33,10 @@ class LinearMethod:
         """Is the model to have random weights?"""
         return False
 
+    def rank(self, layer: torch.nn.Module) -> int:
+        """Of the layer, among those that share its weights."""
+        return getattr(layer, "tp_rank", 0)
+
     def create_weights(
         self, layer, input_size_per_partition, output_partition_sizes, input_size, output_size, params_dtype,
         **extra_weight_attrs,
@@ -68,10 +72,9 @@ class LinearMethod:
         layer.weight_packed = linears[0].packed  # where LoRA looks for the device
         wanted = wanted or layer.num_embeddings_per_partition
         layer.tilus_missing = wanted - sum(linear.out_features for linear in linears)
-        bias, rank = getattr(layer, "bias", None), 0
-        if hasattr(layer, "input_is_parallel"):  # of rows the first rank alone adds it
-            rank = layer.tp_rank
-        layer.tilus_biased = bias is not None and not getattr(layer, "skip_bias_add", False) and rank == 0
+        bias = getattr(layer, "bias", None)
+        others = hasattr(layer, "input_is_parallel") and self.rank(layer) > 0  # of rows the first rank alone adds it
+        layer.tilus_biased = bias is not None and not getattr(layer, "skip_bias_add", False) and not others
         if layer.tilus_biased:
             set_bias(linears, bias.data)
 

@@ -89,10 +89,12 @@ class TilusLinearMethod(LinearMethod, LinearMethodBase):
 
     def create_weights(self, layer, *args, **words) -> None:
         super().create_weights(layer, *args, **words)
-        rank, _ = get_group_rank_size(getattr(layer, "tp_group", None))
         for param in layer.parameters(recurse=False):
             if isinstance(param, TilusParameter):
-                param.tp_rank = rank  # for parts that lie in one tensor; of others SGLang says it
+                param.tp_rank = self.rank(layer)  # for parts that lie in one tensor; of others SGLang says it
+
+    def rank(self, layer) -> int:
+        return get_group_rank_size(getattr(layer, "tp_group", None))[0]
 
     def loader(self, layer, own):
         if isinstance(layer, ParallelLMHead):

@@ -1,12 +1,12 @@
 """The attention backend CUSTOM of vLLM, on attention, attention_decode and kv_append, with caches of any types.
 
-`--attention-backend CUSTOM`; the environment variable TILUSVM_KV_CACHE names the types of keys and values (u8,u4), which
-are those of activations without it. A cache of vLLM, [blocks, heads, tokens, bytes], is one of this package's, [pages,
-heads, slabs, words]: a block is a page.
+`--attention-backend CUSTOM`; the environment variable TILUSVM_KV_CACHE names the types of keys and values (u8,u4);
+without it they are those of activations. A cache of vLLM, [blocks, heads, tokens, bytes], is one of this package's,
+[pages, heads, slabs, words]: a block is a page.
 
-Batches are sorted: first the sequences whose few new tokens are as many for each (a step of decoding, or the drafts that
-speculation verifies), which read the cache as it is; then the others, whose queries see their new keys alone where there
-are no others, and else what the cache has, unpacked.
+Batches are sorted. First come sequences of as many new tokens each (a step of decoding, or the drafts that speculation
+verifies), which read the cache as it is; then the others, whose queries see their new keys alone where there are no
+others, and else what the cache has, unpacked.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ class TilusAttentionImpl(AttentionImpl[TilusMetadata]):
         if attn_type != AttentionType.DECODER:
             raise NotImplementedError(f"attention of the kind {attn_type} is not supported: decoders are")
         if alibi_slopes is not None or rest.get("sinks") is not None:
-            raise NotImplementedError("attention with ALiBi or sinks is not supported: leave --attention-backend to vLLM")
+            raise NotImplementedError("attention with ALiBi or sinks is not supported: leave out --attention-backend")
         self.num_heads, self.head_size, self.scale = num_heads, head_size, float(scale)
         self.num_kv_heads = num_kv_heads or num_heads
         self.window, self.cap = sliding_window or 0, float(logits_soft_cap or 0)

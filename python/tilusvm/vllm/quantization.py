@@ -29,8 +29,8 @@ __all__ = ["TilusConfig", "TilusLinearMethod", "TilusMoEMethod"]
 
 @register_quantization_config("tilusvm")
 class TilusConfig(QuantizationConfig):
-    """Of a model's quantization_config, or `--hf-overrides '{"quantization_config": {"quant_method": "tilusvm", ...}}'`;
-    Scheme has the words. Without one, `--quantization tilusvm` quantizes a plain checkpoint to u4 as it is loaded."""
+    """Of a model's quantization_config, or of one by `--hf-overrides '{"quantization_config": {...}}'`; Scheme has the
+    words. Without one, `--quantization tilusvm` quantizes a plain checkpoint to u4 as it is loaded."""
 
     def __init__(self, scheme: Scheme | None = None) -> None:
         super().__init__()
