@@ -192,6 +192,16 @@ def test_what_has_not_come_is_named():
         parts.finish()
 
 
+def test_random_weights_are_the_same_for_a_seed():
+    made_ = []
+    for seed in (0, 0, 1):
+        parts = layers.LinearParts(scheme.Scheme(), ["a"], 128, [64], torch.float16, CPU)
+        parts.fill(seed)
+        made_.append(parts.finish()[0].dequantize())
+    assert torch.equal(made_[0], made_[1]) and not torch.equal(made_[0], made_[2])
+    assert 0.5 < made_[0].std() * 128**0.5 < 1.5
+
+
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_experts_of_ranks(ranks):
     """The sum over the ranks of a mixture is the mixture, computed expert by expert in float64."""

@@ -70,9 +70,9 @@ class LinearParts:
 
     def fill(self, seed: int = 0) -> None:
         """Random weights for what has not come: for an engine that is measured without a model."""
-        generator = torch.Generator().manual_seed(seed)
+        generator = torch.Generator(self.device).manual_seed(seed)
         for part in self.missing():
-            weight = torch.empty(self.sizes[part], self.inputs, dtype=self.dtype)
+            weight = torch.empty(self.sizes[part], self.inputs, dtype=self.dtype, device=self.device)
             weight.normal_(std=self.inputs**-0.5, generator=generator)
             self.take(part, "weight", weight, "out", 0, self.sizes[part])
 

@@ -45,6 +45,7 @@ class LinearMethod:
         names = self.names if len(self.names) == len(sizes) else self.names[:1] * len(sizes)
         device = torch.empty(0).device  # the engine makes its models under the device that they run on
         layer.tilus_parts = LinearParts(self.scheme, names, input_size_per_partition, sizes, params_dtype, device)
+        layer.tilus_dummy = self.is_dummy()
         loader = self.loader(layer, extra_weight_attrs["weight_loader"])
         for name in PARAMETERS:
             param = self.parameter(data=torch.empty(0, dtype=params_dtype), weight_loader=loader)
@@ -63,7 +64,7 @@ class LinearMethod:
         if hasattr(layer, "tilus_tied"):
             weight = layer.tilus_tied[0].weight.data
             parts.take(0, "weight", weight, "out", 0, weight.shape[0])
-        if self.is_dummy():
+        if layer.tilus_dummy:
             parts.fill()
         wanted = sum(parts.sizes) if not hasattr(layer, "num_embeddings_per_partition") else 0
         linears = parts.finish()
@@ -112,7 +113,7 @@ class ExpertsMethod:
                 f'"skip": ["lm_head", "*.experts.*"] in the quantization_config'
             )
         parts = ExpertParts(self.scheme, names, experts, hidden, width, dtype, torch.empty(0).device)
-        layer.tilus_parts, layer.tilus_activation = parts, activation
+        layer.tilus_parts, layer.tilus_activation, layer.tilus_dummy = parts, activation, self.is_dummy()
 
         def load(param, loaded_weight, weight_name="", shard_id="", expert_id=0, return_success=False, **rest):
             place = local(expert_id)
@@ -131,7 +132,7 @@ class ExpertsMethod:
         parts = layer.__dict__.pop("tilus_parts", None)
         if parts is None:
             return
-        if self.is_dummy():
+        if layer.tilus_dummy:
             parts.fill()
         before, down = parts.finish()
         _drop(layer, [f"{stack}_{name}" for stack in ("w13", "w2") for name in PARAMETERS])
