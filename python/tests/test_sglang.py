@@ -108,7 +108,8 @@ def test_queries_keys_and_values(rank, fused, ranks):
             if not fused:
                 load(layer, own, name)
         if fused:
-            load(layer, {n: torch.cat([t[n] for t in tensors.values()], n == "scales") for n in ("packed", "scales")})
+            along = {"packed": 0, "scales": 1}
+            load(layer, {name: torch.cat([t[name] for t in tensors.values()], axis) for name, axis in along.items()})
         copies, size, small = max(ranks // 2, 1), 512 // ranks, 128 // min(ranks, 2)
         begins = {"q": (at * size, size), "k": (at // copies * small, small), "v": (at // copies * small, small)}
         exact = torch.cat([parts[n][0].dequantize()[b : b + s] for n, (b, s) in begins.items()])
