@@ -15,6 +15,7 @@
 #include "assembler.h"
 #include "case_file.h"
 #include "generate/generate.h"
+#include "gguf_kit.h"
 #include "vbc.h"
 
 enum { MOST_BYTES = 1 << 16, SEEDS = 1024, MUTATIONS = 4 };
@@ -142,6 +143,21 @@ static void make_corpus(void) {
     keep_npy("{'descr': '<f2', 'fortran_order': True, 'shape': (4, 8), }                       \n");
     keep_npy("{'descr': '<i8', 'fortran_order': False, 'shape': (), }                          \n");
     keep_npy("{'descr': '|V1', 'fortran_order': False, 'shape': (2, 4, 8), }                   \n");
+}
+
+#elif defined FUZZ_GGUF
+
+static void make_corpus(void) {
+    static gguf_file file;
+    static uint8_t bytes[GGUF_DATA + 3 * GGUF_HEAD];
+    for (int i = 0; i < 2; i++) {
+        gguf_start(&file, i ? "llama" : "gemma2");
+        gguf_number(&file, "llama.attention.head_count", 2);
+        gguf_number(&file, "general.alignment", 32);
+        gguf_tensor(&file, "blk.0.attn_q.weight", 2, 8, 32, 144);
+        gguf_tensor(&file, "blk.0.attn_norm.weight", 0, 0, 8, 32);
+        keep(bytes, gguf_bytes(&file, bytes));
+    }
 }
 
 #else

@@ -113,8 +113,10 @@ static tvm_status write_config(const checkpoint *c, const uint8_t *bytes, size_t
         return tvm_diag_add(diags, TVM_FORMAT, &place, NULL, "config.json is no JSON object");
     }
     json_object_del(root, "compression_config");
-    json_object_set_new(root, "quantization_config",
-                        json_pack("{s:s, s:i}", "quant_method", "tilusvm", "version", 1));
+    json_object_del(root, "quantization_config");
+    if (ck_has_codes(c))
+        json_object_set_new(root, "quantization_config",
+                            json_pack("{s:s, s:i}", "quant_method", "tilusvm", "version", 1));
     tvm_status status = ck_write_json(c->options->output, "config.json", root, diags);
     json_decref(root);
     return status;

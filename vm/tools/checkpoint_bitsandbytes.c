@@ -20,6 +20,10 @@ static float table_value(bool nf4, unsigned code) {
     return (float)(nf4 ? NF4 : FP4)[code];
 }
 
+double ck_table_value(const char *table, unsigned code) {
+    return (double)table_value(!strcmp(table, "nf4"), code);
+}
+
 static float f32_at(const ck_tensor *tensor, uint64_t index) {
     return tvm_f32_from_bits(ck_word_at(tensor->data, index));
 }

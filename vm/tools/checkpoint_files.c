@@ -25,13 +25,14 @@ static tvm_status open_file(ck_file *file, tvm_diags *diags) {
     file->name = slash ? slash + 1 : file->path;
     tvm_status status = tvm_file_open(file->path, &file->descriptor, diags);
     if (status) return status;
-    status = tvm_safetensors_read(file->descriptor, file->path, &file->tensors, diags);
-    if (status) return status;
     if (fstat(file->descriptor, &info)) return io_error(file->path, "read", diags);
     file->size = (size_t)info.st_size;
-    void *bytes = mmap(NULL, file->size, PROT_READ, MAP_PRIVATE, file->descriptor, 0);
+    void *bytes = file->size ? mmap(NULL, file->size, PROT_READ, MAP_PRIVATE, file->descriptor, 0) : NULL;
     if (bytes == MAP_FAILED) return io_error(file->path, "map", diags);
     file->bytes = bytes;
+    status = ck_is_gguf(file) ? ck_read_gguf(file, diags)
+                              : tvm_safetensors_read(file->descriptor, file->path, &file->tensors, diags);
+    if (status) return status;
     close(file->descriptor); /* a model of many files leaves few descriptors to others */
     file->descriptor = -1;
     return TVM_OK;
@@ -98,8 +99,11 @@ static tvm_status sort_tensors(checkpoint *c, tvm_diags *diags) {
     for (size_t i = 0; i < c->file_count; i++)
         for (size_t j = 0; j < c->files[i].tensors.count; j++) {
             const tvm_safetensor *header = &c->files[i].tensors.items[j];
-            c->tensors[c->tensor_count++] =
-                (ck_tensor){.header = header, .data = c->files[i].bytes + header->offset, .file = i};
+            const ck_change *changes = c->files[i].changes;
+            c->tensors[c->tensor_count++] = (ck_tensor){.header = header,
+                                                        .data = c->files[i].bytes + header->offset,
+                                                        .change = changes ? &changes[j] : NULL,
+                                                        .file = i};
         }
     if (count) qsort(c->tensors, count, sizeof *c->tensors, by_name);
     for (size_t i = 1; i < count; i++) {
@@ -225,12 +229,14 @@ void ck_close(checkpoint *c) {
         if (file->bytes) munmap((void *)(uintptr_t)file->bytes, file->size);
         if (file->descriptor >= 0) close(file->descriptor);
         tvm_safetensors_free(&file->tensors);
+        free(file->changes);
         free(file->path);
     }
     for (size_t i = 0; i < c->layer_count; i++) {
         free(c->layers[i].name);
         free(c->layers[i].order);
         free(c->layers[i].input_scales);
+        free(c->layers[i].group_of);
     }
     for (size_t i = 0; i < c->beside_count; i++) free(c->beside[i]);
     free(c->beside);

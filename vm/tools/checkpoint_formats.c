@@ -173,7 +173,7 @@ tvm_status ck_set_order(const checkpoint *c, ck_layer *layer, tvm_diags *diags) 
 bool ck_any_zero_off_middle(const ck_layer *layer) {
     for (uint64_t g = 0; g < layer->k / layer->group; g++)
         for (uint64_t j = 0; j < layer->n; j++)
-            if (layer->format->zero(layer, 0, g, j) != 1u << (layer->bits - 1)) return true;
+            if (layer->format->zero(layer, 0, g, j) != (double)(1u << (layer->bits - 1))) return true;
     return false;
 }
 
@@ -210,40 +210,45 @@ static tvm_status fold_input_scales(const checkpoint *c, ck_layer *layer, tvm_di
 /* ---- the table ---- */
 
 static const ck_format formats[] = {
-    {"gptq", ".qweight", ".scales", ck_is_gptq, ck_plan_gptq, ck_take_gptq, ck_scale_of_group, ck_zero_gptq},
+    {"gptq", ".qweight", ".scales", ck_is_gptq, ck_plan_gptq, ck_take_gptq, ck_scale_of_group, ck_zero_gptq,
+     NULL},
     {"gptq_v2", ".qweight", ".scales", ck_is_gptq, ck_plan_gptq, ck_take_gptq, ck_scale_of_group,
-     ck_zero_gptq},
-    {"gptq_p", ".qweight", ".scales", ck_is_gptq, ck_plan_gptq, ck_take_gptq, ck_scale_of_group,
-     ck_zero_gptq},
-    {"awq", ".qweight", ".scales", ck_is_awq, ck_plan_awq, ck_take_awq, ck_scale_of_group, ck_zero_awq},
+     ck_zero_gptq, NULL},
+    {"gptq_p", ".qweight", ".scales", ck_is_gptq, ck_plan_gptq, ck_take_gptq, ck_scale_of_group, ck_zero_gptq,
+     NULL},
+    {"awq", ".qweight", ".scales", ck_is_awq, ck_plan_awq, ck_take_awq, ck_scale_of_group, ck_zero_awq, NULL},
     {"compressed-tensors", ".weight_packed", ".weight_scale", ck_is_compressed, ck_plan_compressed,
-     ck_take_turned, ck_scale_of_block, ck_zero_compressed},
+     ck_take_turned, ck_scale_of_block, ck_zero_compressed, NULL},
     {"compressed-tensors", ".weight", ".weight_scale", ck_is_int8, ck_plan_int8, ck_take_turned,
-     ck_scale_of_block, NULL},
+     ck_scale_of_block, NULL, NULL},
     {"mxfp4", "_blocks", "_scales", ck_is_mxfp4_blocks, ck_plan_mxfp4_blocks, ck_take_turned,
-     ck_scale_of_block, NULL},
+     ck_scale_of_block, NULL, NULL},
     {"mxfp4", ".weight_packed", ".weight_scale", ck_is_mxfp4, ck_plan_mxfp4, ck_take_turned,
-     ck_scale_of_block, NULL},
-    {"mxfp4", ".weight", ".weight_scale", ck_is_mxfp4, ck_plan_mxfp4, ck_take_turned, ck_scale_of_block,
+     ck_scale_of_block, NULL, NULL},
+    {"mxfp4", ".weight", ".weight_scale", ck_is_mxfp4, ck_plan_mxfp4, ck_take_turned, ck_scale_of_block, NULL,
      NULL},
     {"nvfp4", ".weight_packed", ".weight_scale", ck_is_nvfp4, ck_plan_nvfp4, ck_take_turned,
-     ck_scale_of_block, NULL},
-    {"nvfp4", ".weight", ".weight_scale", ck_is_nvfp4, ck_plan_nvfp4, ck_take_turned, ck_scale_of_block,
+     ck_scale_of_block, NULL, NULL},
+    {"nvfp4", ".weight", ".weight_scale", ck_is_nvfp4, ck_plan_nvfp4, ck_take_turned, ck_scale_of_block, NULL,
      NULL},
-    {"mxfp8", ".weight", ".weight_scale", ck_is_mxfp8, ck_plan_fp8, ck_take_turned, ck_scale_of_block, NULL},
+    {"mxfp8", ".weight", ".weight_scale", ck_is_mxfp8, ck_plan_fp8, ck_take_turned, ck_scale_of_block, NULL,
+     NULL},
     {"fp8-block", ".weight", ".weight_scale_inv", ck_is_fp8, ck_plan_fp8, ck_take_turned, ck_scale_of_block,
+     NULL, NULL},
+    {"fp8", ".weight", ".weight_scale", ck_is_fp8, ck_plan_fp8, ck_take_turned, ck_scale_of_block, NULL,
      NULL},
-    {"fp8", ".weight", ".weight_scale", ck_is_fp8, ck_plan_fp8, ck_take_turned, ck_scale_of_block, NULL},
     {"bitsandbytes", ".weight", ".weight.absmax", ck_is_bitsandbytes, ck_plan_bitsandbytes, ck_take_turned,
-     ck_scale_bitsandbytes, NULL},
+     ck_scale_bitsandbytes, NULL, NULL},
     {"bitsandbytes", ".weight", ".SCB", ck_is_bitsandbytes_int8, ck_plan_bitsandbytes_int8, ck_take_turned,
-     ck_scale_bitsandbytes_int8, NULL},
+     ck_scale_bitsandbytes_int8, NULL, NULL},
+    {"gguf", ".weight", ".weight", ck_is_blocks, ck_plan_blocks, ck_take_blocks, ck_scale_blocks, NULL,
+     ck_offset_blocks},
 };
 enum { FORMATS = sizeof formats / sizeof *formats };
 
 const char *tvm_checkpoint_formats(void) {
     return "auto, gptq, gptq_v2, gptq_p, awq, compressed-tensors, mxfp4, nvfp4, mxfp8, fp8-block, fp8, "
-           "bitsandbytes";
+           "bitsandbytes, gguf";
 }
 
 static bool is_wanted(const checkpoint *c, const ck_format *format) {
@@ -374,7 +379,7 @@ static tvm_status check_strange(const checkpoint *c, const ck_tensor *tensor, tv
     tvm_place place = {.file = c->files[tensor->file].path};
     for (size_t i = 0; i < FORMATS && !strcmp(c->options->from, "auto"); i++) {
         size_t length = stem(tensor->header->name, formats[i].scales);
-        if (!length || length >= sizeof name) continue;
+        if (!length || length >= sizeof name || !strcmp(formats[i].codes, formats[i].scales)) continue;
         memcpy(name, tensor->header->name, length);
         name[length] = '\0';
         ck_tensor codes = ck_find(c, name, formats[i].codes);
@@ -403,10 +408,22 @@ static tvm_status check_unclaimed(checkpoint *c, tvm_diags *diags) {
     return status;
 }
 
+bool ck_has_codes(const checkpoint *c) {
+    for (size_t i = 0; i < c->layer_count; i++)
+        if (!c->layers[i].plain) return true;
+    return false;
+}
+
+/* A GGUF file of which nothing is quantized is still to be given transformers' names. */
+static bool has_plain_names(const checkpoint *c) {
+    return c->file_count == 1 && c->files[0].changes &&
+           (!strcmp(c->options->from, "auto") || !strcmp(c->options->from, "gguf"));
+}
+
 tvm_status ck_find_layers(checkpoint *c, tvm_diags *diags) {
     tvm_status status = TVM_OK;
     for (size_t i = 0; !status && i < c->tensor_count; i++) status = add_layer(c, &c->tensors[i], diags);
-    if (!status && !c->layer_count) status = name_nothing(c, diags);
+    if (!status && !c->layer_count && !has_plain_names(c)) status = name_nothing(c, diags);
     if (c->layer_count) qsort(c->layers, c->layer_count, sizeof *c->layers, by_layer_name);
     for (size_t i = 1; !status && i < c->layer_count; i++)
         if (!strcmp(c->layers[i].name, c->layers[i - 1].name))

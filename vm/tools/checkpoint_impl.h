@@ -1,16 +1,25 @@
-/* What an import works on, shared by the checkpoint_*.c. Data flow: files are opened and mapped (files);
- * config.json is read and every tensor's name is looked up in the table of formats (formats), whose rows make
- * layers of them (integers, floats, bitsandbytes; codes take the codes out); these are written, piece by
- * piece on all threads (write), and the files beside them (beside). */
+/* What an import works on, shared by the checkpoint_*.c. Data flow: files are opened and mapped (files; gguf
+ * gives the tensors of such a file their names); config.json is read and every tensor's name is looked up in
+ * the table of formats (formats), whose rows make layers of them (integers, floats, bitsandbytes, blocks;
+ * codes take the codes out); the type of scales is chosen, and by how much weights change is found (scales);
+ * layers are written, piece by piece on all threads (write), and the files beside them (beside). */
 #ifndef TVM_VM_CHECKPOINT_IMPL_H
 #define TVM_VM_CHECKPOINT_IMPL_H
 
 #include "checkpoint.h"
+#include "convert.h"
 #include "safetensors.h"
 
 #include <string.h>
 
-/* A .safetensors file in memory. */
+/* How a tensor of a GGUF file differs from that of transformers' model. */
+typedef struct ck_change {
+    uint64_t heads; /* rows are those of so many heads, each moved (ck_row_of_file); 0: they are not */
+    float added;    /* to each number */
+    bool plain;     /* weights of no linear layer: they are written as floats */
+} ck_change;
+
+/* A .safetensors or GGUF file in memory. */
 typedef struct ck_file {
     char *path;
     const char *name; /* its last part */
@@ -18,12 +27,14 @@ typedef struct ck_file {
     const uint8_t *bytes;
     size_t size;
     tvm_safetensors tensors;
+    ck_change *changes; /* of each tensor of a GGUF file; NULL: of another file */
 } ck_file;
 
 /* A tensor of one of the files; data NULL: there is none of this name. */
 typedef struct ck_tensor {
     const tvm_safetensor *header;
     const uint8_t *data;
+    const ck_change *change; /* NULL: of a file that is not GGUF */
     size_t file;
 } ck_tensor;
 
@@ -60,6 +71,11 @@ typedef struct ck_layer {
     uint64_t outer_group;
     float offset;
     bool own_zeros;
+    bool has_offsets; /* what code 0 means is stored, in place of a zero point: format->offset */
+    const struct ck_blocks *blocks; /* the type of a GGUF file's tensor */
+    bool plain;                     /* the weights are written as floats of float_type */
+    uint32_t *group_of;             /* of such a layer with an order: the group of each stored row */
+    tvm_dtype float_type;
     bool plus_one;   /* GPTQ: zero points are one more than what is stored */
     uint32_t *order; /* row i of W is row order[i] of what is stored; NULL: i */
     uint64_t block_rows,
@@ -70,8 +86,9 @@ typedef struct ck_layer {
     bool has_multiplier;
     tvm_dtype scale_type; /* kind TVM_KIND_NONE until it is chosen */
     double rescale;       /* what scales are divided by before they are rounded: a power of two */
-    uint64_t inexact;     /* scales that rounding changed, and by how much of themselves at the most */
-    double worst;
+    uint64_t inexact;     /* scales and zero points that rounding changed */
+    bool has_constants;   /* there are groups of constant weights: ck_group */
+    double lost, norm;    /* sums of the squares of what weights change by, and of weights, where some do */
 } ck_layer;
 
 struct checkpoint;
@@ -90,7 +107,9 @@ typedef struct ck_format {
     void (*take)(const ck_layer *layer, uint64_t index, const uint64_t *rows, uint64_t count, uint64_t column,
                  uint64_t columns, uint8_t *to, size_t stride);
     double (*scale)(const ck_layer *layer, uint64_t index, uint64_t group, uint64_t column);
-    unsigned (*zero)(const ck_layer *layer, uint64_t index, uint64_t group, uint64_t column);
+    double (*zero)(const ck_layer *layer, uint64_t index, uint64_t group, uint64_t column);
+    double (*offset)(const ck_layer *layer, uint64_t index, uint64_t group,
+                     uint64_t column); /* has_offsets */
 } ck_format;
 
 typedef struct checkpoint {
@@ -118,6 +137,15 @@ void ck_close(checkpoint *c);
 ck_tensor ck_find(const checkpoint *c, const char *name, const char *suffix);
 ck_tensor ck_claim(const checkpoint *c, const char *name, const char *suffix);
 
+/* ---- checkpoint_gguf.c */
+
+bool ck_is_gguf(const ck_file *file);
+/* Reads the head of a GGUF file in memory: its tensors, under transformers' names. */
+tvm_status ck_read_gguf(ck_file *file, tvm_diags *diags);
+/* The row of the file that is row `row` of the tensor. llama.cpp's converter has, of each head of h rows, row
+ * half * h / 2 + i at 2 * i + half. */
+uint64_t ck_row_of_file(const ck_tensor *tensor, uint64_t row);
+
 /* ---- checkpoint_beside.c */
 
 /* Finds the files to copy, before anything is written: those that a link in the folder names must lie in it.
@@ -132,6 +160,9 @@ tvm_status ck_write_json(const char *folder, const char *name, void *json, tvm_d
 
 /* Makes the layers. */
 tvm_status ck_find_layers(checkpoint *c, tvm_diags *diags);
+
+/* Is a layer written as codes? */
+bool ck_has_codes(const checkpoint *c);
 
 /* Adds an error that names the layer; returns the status. */
 tvm_status ck_refuse(const checkpoint *c, const ck_layer *layer, tvm_status status, tvm_diags *diags,
@@ -163,18 +194,18 @@ double ck_scale_of_block(const ck_layer *layer, uint64_t index, uint64_t group, 
 double ck_scale_of_group(const ck_layer *layer, uint64_t index, uint64_t group, uint64_t column);
 bool ck_any_zero_off_middle(const ck_layer *layer);
 
-/* ---- checkpoint_integers.c, checkpoint_floats.c, checkpoint_bitsandbytes.c: columns of the table of formats
- */
+/* ---- checkpoint_integers.c, checkpoint_floats.c, checkpoint_bitsandbytes.c, checkpoint_blocks.c: columns of
+ * the table of formats */
 
 bool ck_is_gptq(const ck_layer *layer);
 tvm_status ck_plan_gptq(const checkpoint *c, ck_layer *layer, tvm_diags *diags);
-unsigned ck_zero_gptq(const ck_layer *layer, uint64_t index, uint64_t group, uint64_t column);
+double ck_zero_gptq(const ck_layer *layer, uint64_t index, uint64_t group, uint64_t column);
 bool ck_is_awq(const ck_layer *layer);
 tvm_status ck_plan_awq(const checkpoint *c, ck_layer *layer, tvm_diags *diags);
-unsigned ck_zero_awq(const ck_layer *layer, uint64_t index, uint64_t group, uint64_t column);
+double ck_zero_awq(const ck_layer *layer, uint64_t index, uint64_t group, uint64_t column);
 bool ck_is_compressed(const ck_layer *layer);
 tvm_status ck_plan_compressed(const checkpoint *c, ck_layer *layer, tvm_diags *diags);
-unsigned ck_zero_compressed(const ck_layer *layer, uint64_t index, uint64_t group, uint64_t column);
+double ck_zero_compressed(const ck_layer *layer, uint64_t index, uint64_t group, uint64_t column);
 bool ck_is_int8(const ck_layer *layer);
 tvm_status ck_plan_int8(const checkpoint *c, ck_layer *layer, tvm_diags *diags);
 
@@ -188,12 +219,23 @@ tvm_status ck_plan_mxfp4(const checkpoint *c, ck_layer *layer, tvm_diags *diags)
 bool ck_is_nvfp4(const ck_layer *layer);
 tvm_status ck_plan_nvfp4(const checkpoint *c, ck_layer *layer, tvm_diags *diags);
 
+/* The value that a code of a table, nf4 or fp4, stands for. */
+double ck_table_value(const char *table, unsigned code);
 bool ck_is_bitsandbytes(const ck_layer *layer);
 tvm_status ck_plan_bitsandbytes(const checkpoint *c, ck_layer *layer, tvm_diags *diags);
 double ck_scale_bitsandbytes(const ck_layer *layer, uint64_t index, uint64_t group, uint64_t column);
 bool ck_is_bitsandbytes_int8(const ck_layer *layer);
 tvm_status ck_plan_bitsandbytes_int8(const checkpoint *c, ck_layer *layer, tvm_diags *diags);
 double ck_scale_bitsandbytes_int8(const ck_layer *layer, uint64_t index, uint64_t group, uint64_t column);
+
+bool ck_is_blocks(const ck_layer *layer);
+tvm_status ck_plan_blocks(const checkpoint *c, ck_layer *layer, tvm_diags *diags);
+void ck_take_blocks(const ck_layer *layer, uint64_t index, const uint64_t *rows, uint64_t count,
+                    uint64_t column, uint64_t columns, uint8_t *to, size_t stride);
+double ck_scale_blocks(const ck_layer *layer, uint64_t index, uint64_t group, uint64_t column);
+double ck_offset_blocks(const ck_layer *layer, uint64_t index, uint64_t group, uint64_t column);
+/* The type of a GGUF file's layer; NULL: it is another's. */
+const char *ck_blocks_name(const ck_layer *layer);
 
 /* ---- checkpoint_codes.c: ck_format.take of several formats */
 
@@ -243,6 +285,30 @@ void ck_take_awq(const ck_layer *layer, uint64_t index, const uint64_t *rows, ui
 /* Codes of columns of W, each a row of the file. */
 void ck_take_turned(const ck_layer *layer, uint64_t index, const uint64_t *rows, uint64_t count,
                     uint64_t column, uint64_t columns, uint8_t *to, size_t stride);
+
+/* ---- checkpoint_scales.c */
+
+/* What the weights of a group of a column are, exactly: (level - zero) * scale, or level * scale + offset of
+ * a layer that has offsets, with the level of each code. */
+typedef struct ck_group {
+    double scale, zero, offset;
+    bool constant; /* zero is beyond what f16 holds: the weights are written as the offset, all of them */
+} ck_group;
+
+ck_group ck_group_at(const ck_layer *layer, uint64_t index, uint64_t group, uint64_t column);
+double ck_level(const ck_layer *layer, unsigned code);
+double ck_value(const ck_layer *layer, const ck_group *group, double level);
+/* Rounded to f16 or bf16: the value, and its code. */
+double ck_rounded(tvm_dtype type, double value, uint16_t *code);
+/* The group's scale and zero point as they are written. */
+void ck_written(const ck_layer *layer, const ck_group *group, uint16_t *scale, uint16_t *zero);
+
+/* Fills in what a layer says of scales, floats and errors. */
+tvm_status ck_choose_scales(checkpoint *c, tvm_diags *diags);
+/* By how much the layer's weights change, of their norm (Frobenius). */
+double ck_error_of(const ck_layer *layer);
+/* Tells options->tell the errors of layers, and warns of those that are not 0. */
+void ck_tell_errors(const checkpoint *c);
 
 /* ---- checkpoint_write.c */
 

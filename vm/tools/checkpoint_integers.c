@@ -79,11 +79,11 @@ tvm_status ck_plan_gptq(const checkpoint *c, ck_layer *layer, tvm_diags *diags) 
 }
 
 /* Without a mask: 15 stored is a zero point of 16, as the programs that run these models read it. */
-unsigned ck_zero_gptq(const ck_layer *layer, uint64_t index, uint64_t group, uint64_t column) {
+double ck_zero_gptq(const ck_layer *layer, uint64_t index, uint64_t group, uint64_t column) {
     (void)index;
     unsigned bits = layer->bits, value = 0, shift;
     const uint8_t *row = layer->zeros.data + group * layer->n * bits / 8;
-    if (!layer->planar) return ck_string_at(row, column * bits, bits) + layer->plus_one;
+    if (!layer->planar) return (double)(ck_string_at(row, column * bits, bits) + layer->plus_one);
     for (ck_plane plane = {0}; ck_next_plane(bits, &plane);) {
         uint32_t word = ck_word_at(row, ck_plane_word(bits, plane, column, &shift));
         value |= (word >> shift & ((1u << plane.width) - 1)) << plane.lowest;
@@ -124,7 +124,7 @@ tvm_status ck_plan_awq(const checkpoint *c, ck_layer *layer, tvm_diags *diags) {
     return status;
 }
 
-unsigned ck_zero_awq(const ck_layer *layer, uint64_t index, uint64_t group, uint64_t column) {
+double ck_zero_awq(const ck_layer *layer, uint64_t index, uint64_t group, uint64_t column) {
     (void)index;
     return ck_word_at(layer->zeros.data, group * (layer->n / 8) + column / 8) >> ck_awq_shift(column) & 15;
 }
@@ -225,13 +225,13 @@ tvm_status ck_plan_compressed(const checkpoint *c, ck_layer *layer, tvm_diags *d
     return status;
 }
 
-unsigned ck_zero_compressed(const ck_layer *layer, uint64_t index, uint64_t group, uint64_t column) {
+double ck_zero_compressed(const ck_layer *layer, uint64_t index, uint64_t group, uint64_t column) {
     uint64_t groups = layer->k / layer->group, a_word = 32 / layer->bits;
     uint64_t bit = layer->dense ? column * layer->bits : column / a_word * 32 + column % a_word * layer->bits;
     uint64_t low = ck_word_at(layer->zeros.data, bit / 32 * groups + group), high = 0;
     (void)index;
     if (bit % 32 + layer->bits > 32) high = ck_word_at(layer->zeros.data, (bit / 32 + 1) * groups + group);
-    return (unsigned)((high << 32 | low) >> bit % 32) & ((1u << layer->bits) - 1);
+    return (double)((high << 32 | low) >> bit % 32 & ((1u << layer->bits) - 1));
 }
 
 /* int-quantized: weight I8 [n, k], weight_scale for a column, a group or a block, and no zero points. */

@@ -31,6 +31,7 @@ enum {
     KEY_ACTIVATIONS,
     KEY_UNPACK,
     KEY_FROM,
+    KEY_ERRORS,
     KEY_THREADS,
     KEY_QUIET
 };
@@ -60,9 +61,12 @@ static const struct argp_option options[] = {
     {"zeros", KEY_ZEROS, "FILE[:NAME]", 0, "with --quantized, the zero points [k/G, n]", 0},
     {"unpack", KEY_UNPACK, NULL, 0, "the other way: packed weights to a .npy or .safetensors file", 0},
     {"from", KEY_FROM, "FORMAT", 0,
-     "a quantized checkpoint, a folder or a file, with its codes and scales: auto, gptq, gptq_v2, awq, "
-     "compressed-tensors, mxfp4, nvfp4, fp8-block or fp8",
+     "a quantized checkpoint, a folder or a file, with its codes and scales: auto, gptq, gptq_v2, gptq_p, awq, "
+     "compressed-tensors, mxfp4, nvfp4, mxfp8, fp8-block, fp8, bitsandbytes or gguf; with --type f32, f16 or bf16 its "
+     "weights",
      0},
+    {"errors", KEY_ERRORS, NULL, 0,
+     "with --from: print by how much each layer's weights change, of their norm", 0},
     {"threads", KEY_THREADS, "N", 0, "threads (default: one a core)", 0},
     {"quiet", KEY_QUIET, NULL, 0, "show no progress, and no warnings", 0},
     {0}};
@@ -84,7 +88,7 @@ typedef struct pack_settings {
     pack_options options;
     const char *from; /* a checkpoint's format; NULL: a matrix */
     bool scale_given;
-    bool grouped, unpack, quiet;
+    bool grouped, unpack, quiet, errors;
     struct timespec start;
     bool shown; /* a progress bar is on the terminal */
 } pack_settings;
@@ -145,15 +149,23 @@ static bool is_listed(const char *word, const char *list) {
     return false;
 }
 
+static bool is_plain(tvm_dtype type) {
+    return tvm_dtype_same(type, TVM_F32) || tvm_dtype_same(type, TVM_F16) || tvm_dtype_same(type, TVM_BF16);
+}
+
 static void check_from(const pack_settings *settings, struct argp_state *state) {
     const pack_options *pack = &settings->options;
+    if (settings->errors && !settings->from) argp_error(state, "--errors goes with --from");
     if (!settings->from) return;
     if (!is_listed(settings->from, tvm_checkpoint_formats()))
         argp_error(state, "--from %s: it is one of %s", settings->from, tvm_checkpoint_formats());
     if (settings->unpack || settings->grouped || pack->own_zeros || pack->given != PACK_WEIGHTS ||
         pack->transpose || pack->tensor || pack->layout || pack->scales || pack->zeros || pack->activations ||
-        pack->type.kind != TVM_KIND_NONE)
-        argp_error(state, "with --from only --scale, --threads and --quiet have a meaning");
+        (pack->type.kind != TVM_KIND_NONE && !is_plain(pack->type)))
+        argp_error(
+            state,
+            "with --from only --scale, --type f32, f16 or bf16, --errors, --threads and --quiet have a "
+            "meaning");
 }
 
 static void check_usage(pack_settings *settings, struct argp_state *state) {
@@ -171,8 +183,7 @@ static void check_usage(pack_settings *settings, struct argp_state *state) {
         pack->tensor)
         argp_error(state,
                    "with --unpack only --layout, --kernel, --type, --threads and --quiet have a meaning");
-    if (pack->type.kind != TVM_KIND_NONE && !tvm_dtype_same(pack->type, TVM_F32) &&
-        !tvm_dtype_same(pack->type, TVM_F16) && !tvm_dtype_same(pack->type, TVM_BF16))
+    if (pack->type.kind != TVM_KIND_NONE && !is_plain(pack->type))
         argp_error(state, "--unpack makes f32, f16 or bf16");
 }
 
@@ -222,6 +233,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
         break;
     case KEY_FROM:
         settings->from = arg;
+        break;
+    case KEY_ERRORS:
+        settings->errors = true;
         break;
     case KEY_UNPACK:
         settings->unpack = true;
@@ -274,15 +288,22 @@ static void print_warnings(const tvm_diags *warnings) {
     }
 }
 
+static void print_error(void *closure, const char *layer, const char *from, double error) {
+    (void)closure;
+    printf("%s %s %.3g\n", layer, from, error);
+}
+
 static tvm_status import(const pack_settings *settings, tvm_diags *diags) {
     const pack_options *pack = &settings->options;
     checkpoint_options how = {.input = pack->input,
                               .output = pack->output,
                               .from = settings->from,
                               .threads = pack->threads,
+                              .plain = pack->type,
                               .progress = pack->progress,
                               .warnings = pack->warnings};
     if (settings->scale_given) how.scale_type = pack->scale_type;
+    if (settings->errors) how.tell = print_error;
     return tvm_checkpoint_import(&how, diags);
 }
 
