@@ -34,6 +34,7 @@ static const char *const models[] = {
     "x.weight U8 768,1 x.weight.absmax U8 24 x.weight.quant_map F32 16 x.weight.nested_absmax F32 1 "
     "x.weight.nested_quant_map F32 256 x.weight.quant_state.bitsandbytes__nf4 U8 200",
     "x.weight I8 24,64 x.SCB F32 24 x.weight_format U8 1",
+    "x.weight U32 24,8 x.scales F16 24,1 x.biases F16 24,1",
 };
 enum { MODELS = sizeof models / sizeof *models };
 
@@ -154,6 +155,7 @@ static void write_model(void) {
     static const char *const configs[] = {
         "{}",
         "{\"quantization_config\": {\"quant_method\": \"gptq\", \"bits\": 4, \"checkpoint_format\": \"gptq_p\"}}",
+        "{\"quantization_config\": {\"bits\": 4, \"group_size\": 64, \"x\": {\"bits\": 3, \"group_size\": 32}}}",
         "{\"quantization_config\": {\"bits\": 3, \"version\": \"0.20\", \"weight_block_size\": [1, 7]}}",
         ("{\"quantization_config\": {\"config_groups\": {\"a\": {\"weights\": {\"num_bits\": 7,"
          " \"block_structure\": [9223372036854775807, 3]}}}}}"),
@@ -174,7 +176,7 @@ static void write_model(void) {
         memcpy(data, tensors[i].data, tensors[i].bytes);
     }
     kit_write(&file, in_folder("m.safetensors"));
-    kit_write_text(in_folder("config.json"), configs[draw(8) < 4 ? 0 : draw(5)]);
+    kit_write_text(in_folder("config.json"), configs[draw(8) < 4 ? 0 : draw(6)]);
 }
 
 START_TEST(changed_checkpoints) {

@@ -1,5 +1,5 @@
-"""GGUF files: every type of blocks against the dequantizers of the package gguf, bit for bit; tensors' names against its
-tables; and whole models, which the test converts as llama.cpp's converter does, against the models that they were made
+"""GGUF files: every type of blocks against the dequantizers of the package gguf, bit for bit; and whole models, which
+the test converts as llama.cpp's converter does, by the package's names of tensors, against those that they were made
 of."""
 
 import json

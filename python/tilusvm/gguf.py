@@ -29,12 +29,12 @@ def from_gguf(
 ) -> Path:  # fmt: skip
     """Makes the folder of a model from a GGUF file, and returns its path: model.safetensors, config.json, tokenizer.
 
-    scale: the type of scales, and so of the model, f16 or bf16, which rounds most scales. model: a folder, or the name of
-    a repository, whose configuration and tokenizer are taken in place of those made from the file; that of the model
+    scale: the type of scales, and so of the model, f16 or bf16, which rounds most scales. model: a folder, or the name
+    of a repository, whose configuration and tokenizer are taken in place of those made from the file; that of the model
     that the file was made of. The folder must not be there yet; it appears when all of it is written.
 
-    UnsupportedError where a package is missing, or transformers knows no configuration for the file; ValueError for what
-    tvm-pack refuses; FileExistsError.
+    UnsupportedError where a package is missing, or transformers knows no configuration for the file; ValueError for
+    what tvm-pack refuses; FileExistsError.
     """
     path, folder = Path(path), Path(folder)
     if scale not in _DTYPES:
@@ -79,8 +79,8 @@ def _save_config(path, folder, dtype, model):
             config, tokenizer = AutoConfig.from_pretrained(**here), AutoTokenizer.from_pretrained(**here)
         except Exception as error:  # of any kind: a key that is missing, an architecture, a model of tokens
             raise UnsupportedError(
-                f"{path}: transformers makes no configuration and tokenizer of its metadata ({error!r}); give from_gguf "
-                f"the model that the file was made of, model=FOLDER or a repository's name"
+                f"{path}: transformers makes no configuration and tokenizer of its metadata ({error!r}); give "
+                f"from_gguf the model that the file was made of, model=FOLDER or a repository's name"
             ) from error
         _complete(config, path)
     config.architectures = config.architectures or _architectures(config)
@@ -164,12 +164,12 @@ def _rotation(config, said, vectors, path) -> dict[str, Any]:
     if kind == "yarn":
         return {"rope_type": "yarn", "factor": factor, "original_max_position_embeddings": before}
     if kind not in ("none", "linear"):
-        raise UnsupportedError(f"{path}: rope.scaling.type is {kind!r}, which is not known; give from_gguf model=FOLDER")
+        raise UnsupportedError(f"{path}: rope.scaling.type {kind!r} is not known; give from_gguf model=FOLDER")
     return {}
 
 
 def _llama3(config, factors, said, path):
-    """The parameters of Llama 3.1's rotation, which the file has as the factor of each frequency: those that make them."""
+    """The parameters of Llama 3.1's rotation: those that make the factors of frequencies, which the file has."""
     theta, size = config.rope_parameters["rope_theta"], said.get("rope.dimension_count", config.head_dim)
     for before in (8192, said.get("rope.scaling.original_context_length", 8192)):
         found = {
@@ -180,8 +180,8 @@ def _llama3(config, factors, said, path):
         if len(made) == len(factors) and all(math.isclose(a, b, rel_tol=1e-4) for a, b in zip(made, factors)):
             return found
     raise UnsupportedError(
-        f"{path}: the factors rope_freqs are not those of Llama 3.1; give from_gguf the model that the file was made of, "
-        f"model=FOLDER"
+        f"{path}: the factors rope_freqs are not those of Llama 3.1; give from_gguf the model that the file was made "
+        f"of, model=FOLDER"
     )
 
 

@@ -147,6 +147,12 @@ static void add_width(ck_config *config, const json_t *bits) {
     if (value > 0 && value < 64) config->widths |= UINT64_C(1) << value;
 }
 
+static void add_group(ck_config *config, const json_t *group) {
+    json_int_t value = json_integer_value(group);
+    for (unsigned log = 0; log < 16; log++)
+        if (value == (json_int_t)1 << log) config->groups |= UINT64_C(1) << log;
+}
+
 static void set_block(ck_config *config, const json_t *block) {
     json_int_t outputs = json_integer_value(json_array_get(block, 0)),
                inputs = json_integer_value(json_array_get(block, 1));
@@ -156,10 +162,15 @@ static void set_block(ck_config *config, const json_t *block) {
 }
 
 /* What is said of all layers, or of groups of layers. */
-static void read_widths(ck_config *config, const json_t *quantization) {
+static void read_widths(ck_config *config, json_t *quantization) {
     const char *key;
     json_t *group, *groups = json_object_get(quantization, "config_groups");
     add_width(config, json_object_get(quantization, "bits"));
+    add_group(config, json_object_get(quantization, "group_size"));
+    json_object_foreach(quantization, key, group) { /* MLX: by the name of a layer */
+        if (strcmp(key, "config_groups")) add_width(config, json_object_get(group, "bits"));
+        if (strcmp(key, "config_groups")) add_group(config, json_object_get(group, "group_size"));
+    }
     add_width(config, json_object_get(quantization, "w_bit"));
     set_block(config, json_object_get(quantization, "weight_block_size"));
     json_object_foreach(groups, key, group) {
@@ -188,7 +199,7 @@ static tvm_status read_config(checkpoint *c, const char *folder, const char *nam
     json_t *root = json_loadb((const char *)bytes, size, 0, &error);
     free(bytes);
     if (!root) return tvm_diag_add(diags, TVM_FORMAT, &place, NULL, "this is not JSON: %s", error.text);
-    const json_t *quantization = member ? json_object_get(root, member) : root;
+    json_t *quantization = member ? json_object_get(root, member) : root;
     if (json_is_object(quantization)) {
         copy_text(config->method, sizeof config->method, json_object_get(quantization, "quant_method"));
         if (!config->method[0])
@@ -217,6 +228,7 @@ tvm_status ck_open(checkpoint *c, tvm_diags *diags) {
     if (!status && !folder) status = tvm_diag_no_memory(diags);
     if (folder && !c->folder) strcpy(slash ? slash : folder, slash ? "" : ".");
     if (!status) status = read_config(c, folder, "config.json", "quantization_config", diags);
+    if (!status) status = read_config(c, folder, "config.json", "quantization", diags);
     if (!status) status = read_config(c, folder, "quantize_config.json", NULL, diags);
     if (!status) status = read_config(c, folder, "hf_quant_config.json", "quantization", diags);
     free(folder);

@@ -241,6 +241,8 @@ static const ck_format formats[] = {
      ck_scale_bitsandbytes, NULL, NULL},
     {"bitsandbytes", ".weight", ".SCB", ck_is_bitsandbytes_int8, ck_plan_bitsandbytes_int8, ck_take_turned,
      ck_scale_bitsandbytes_int8, NULL, NULL},
+    {"mlx", ".weight", ".scales", ck_is_mlx, ck_plan_mlx, ck_take_turned, ck_scale_of_block, NULL,
+     ck_offset_mlx},
     {"gguf", ".weight", ".weight", ck_is_blocks, ck_plan_blocks, ck_take_blocks, ck_scale_blocks, NULL,
      ck_offset_blocks},
 };
@@ -248,7 +250,7 @@ enum { FORMATS = sizeof formats / sizeof *formats };
 
 const char *tvm_checkpoint_formats(void) {
     return "auto, gptq, gptq_v2, gptq_p, awq, compressed-tensors, mxfp4, nvfp4, mxfp8, fp8-block, fp8, "
-           "bitsandbytes, gguf";
+           "bitsandbytes, mlx, gguf";
 }
 
 static bool is_wanted(const checkpoint *c, const ck_format *format) {
@@ -259,6 +261,45 @@ static bool is_wanted(const checkpoint *c, const ck_format *format) {
 static size_t stem(const char *name, const char *suffix) {
     size_t length = strlen(name), tail = strlen(suffix);
     return length > tail && !strcmp(name + length - tail, suffix) ? length - tail : 0;
+}
+
+/* ---- formats that are not read ---- */
+
+/* By the end of a tensor's name, and by quant_method. `lacks` ends "layer X is of NAME, ". Endings as the
+ * programs write them: torchao (prototype/safetensors), HQQ (core/quantize.py: HQQLinear), ExLlamaV3
+ * (doc/exl3.md), ExLlamaV2 (ext.py), AQLM (inference.py), QuIP# (lib/linear), VPTQ (layers/vqlinear.py). */
+static const struct foreign {
+    const char *name, *method, *end, *lacks;
+} foreign[] = {
+    {"torchao", "torchao", "._weight_qdata", "whose packings for its own kernels are not read"},
+    {"torchao", "torchao", ".weight:_data", "whose packings for its own kernels are not read"},
+    {"HQQ", "hqq", ".W_q", "whose groups need not be inputs of one output, and are not read"},
+    {"EXL3", "exl3", ".trellis", "whose codes of a trellis between Hadamard transforms no kernel multiplies"},
+    {"EXL2", "exl2", ".q_weight", "whose groups of different widths are not read"},
+    {"AQLM", "aqlm", ".codebooks", "whose codebooks of vectors no kernel multiplies"},
+    {"QuIP#", "quip", ".Qidxs", "whose lattice codes between Hadamard transforms no kernel multiplies"},
+    {"VPTQ", "vptq", ".centroids.weight", "whose codebooks of vectors no kernel multiplies"},
+};
+
+static tvm_status refuse_foreign(const struct foreign *format, const char *file, const char *layer,
+                                 int length, tvm_diags *diags) {
+    tvm_place place = {.file = file};
+    return tvm_diag_add(
+        diags, TVM_UNSUPPORTED, &place, NULL,
+        "%s%.*s%s is of %s, %s; quantize the model that it was made of, with tilusvm.quantize_, or let %s "
+        "save its weights as floats, and quantize these",
+        layer ? "layer '" : "the model", layer ? length : 0, layer ? layer : "", layer ? "'" : "",
+        format->name, format->lacks, format->name);
+}
+
+static tvm_status check_foreign(const checkpoint *c, const ck_tensor *tensor, tvm_diags *diags) {
+    for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++) {
+        size_t length = stem(tensor->header->name, foreign[i].end);
+        if (!length) continue;
+        return refuse_foreign(&foreign[i], c->files[tensor->file].path, tensor->header->name,
+                              length > 120 ? 120 : (int)length, diags);
+    }
+    return TVM_OK;
 }
 
 /* ---- finding layers ---- */
@@ -299,6 +340,9 @@ static tvm_status add_layer(checkpoint *c, const ck_tensor *tensor, tvm_diags *d
 static tvm_status name_nothing(const checkpoint *c, tvm_diags *diags) {
     tvm_place place = {.file = c->options->input};
     const char *method = c->config.method;
+    for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++)
+        if (!strcmp(c->options->from, "auto") && !strcmp(method, foreign[i].method))
+            return refuse_foreign(&foreign[i], c->options->input, NULL, 0, diags);
     if (method[0])
         return tvm_diag_add(diags, TVM_NOT_FOUND, &place, NULL,
                             "no layer of format %s is here; the configuration says '%s'; known are %s",
@@ -422,6 +466,7 @@ static bool has_plain_names(const checkpoint *c) {
 
 tvm_status ck_find_layers(checkpoint *c, tvm_diags *diags) {
     tvm_status status = TVM_OK;
+    for (size_t i = 0; !status && i < c->tensor_count; i++) status = check_foreign(c, &c->tensors[i], diags);
     for (size_t i = 0; !status && i < c->tensor_count; i++) status = add_layer(c, &c->tensors[i], diags);
     if (!status && !c->layer_count && !has_plain_names(c)) status = name_nothing(c, diags);
     if (c->layer_count) qsort(c->layers, c->layer_count, sizeof *c->layers, by_layer_name);

@@ -44,6 +44,7 @@ typedef struct ck_config {
     char checkpoint_format[32]; /* of GPTQ, likewise */
     char version[32];           /* of AWQ's layout, or of compressed-tensors */
     uint64_t widths;            /* bit b: there are codes of b bits; 0: not said */
+    uint64_t groups;            /* bit b: there are groups of 2^b inputs */
     uint64_t block[2];          /* outputs and inputs of weights that share a scale; 0: not said */
     char path[256];             /* the file; "" */
 } ck_config;
@@ -194,8 +195,8 @@ double ck_scale_of_block(const ck_layer *layer, uint64_t index, uint64_t group, 
 double ck_scale_of_group(const ck_layer *layer, uint64_t index, uint64_t group, uint64_t column);
 bool ck_any_zero_off_middle(const ck_layer *layer);
 
-/* ---- checkpoint_integers.c, checkpoint_floats.c, checkpoint_bitsandbytes.c, checkpoint_blocks.c: columns of
- * the table of formats */
+/* ---- checkpoint_integers.c, checkpoint_floats.c, checkpoint_bitsandbytes.c, checkpoint_mlx.c,
+ * checkpoint_blocks.c: columns of the table of formats */
 
 bool ck_is_gptq(const ck_layer *layer);
 tvm_status ck_plan_gptq(const checkpoint *c, ck_layer *layer, tvm_diags *diags);
@@ -228,6 +229,9 @@ bool ck_is_bitsandbytes_int8(const ck_layer *layer);
 tvm_status ck_plan_bitsandbytes_int8(const checkpoint *c, ck_layer *layer, tvm_diags *diags);
 double ck_scale_bitsandbytes_int8(const ck_layer *layer, uint64_t index, uint64_t group, uint64_t column);
 
+bool ck_is_mlx(const ck_layer *layer);
+tvm_status ck_plan_mlx(const checkpoint *c, ck_layer *layer, tvm_diags *diags);
+double ck_offset_mlx(const ck_layer *layer, uint64_t index, uint64_t group, uint64_t column);
 bool ck_is_blocks(const ck_layer *layer);
 tvm_status ck_plan_blocks(const checkpoint *c, ck_layer *layer, tvm_diags *diags);
 void ck_take_blocks(const ck_layer *layer, uint64_t index, const uint64_t *rows, uint64_t count,
