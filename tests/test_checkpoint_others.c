@@ -291,7 +291,6 @@ int main(void) {
     TCase *cases[] = {good, bad};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         tcase_add_checked_fixture(cases[i], setup, teardown);
-        tcase_set_timeout(cases[i], 60);
         suite_add_tcase(suite, cases[i]);
     }
     return run_suite(suite);

@@ -521,7 +521,7 @@ int main(int argc, char **argv) {
     TCase *cases[] = {good, bad};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         tcase_add_checked_fixture(cases[i], setup, teardown);
-        tcase_set_timeout(cases[i], argc > 1 ? 0 : 120);
+        if (argc > 1) tcase_set_timeout(cases[i], 0); /* as long as its caller says */
         suite_add_tcase(suite, cases[i]);
     }
     return run_suite(suite);

@@ -6,9 +6,10 @@
 #include "types.h"
 
 typedef struct checkpoint_options {
-    const char *input;    /* a folder of .safetensors files, or one such file; or a GGUF file */
-    const char *output;   /* then a folder, which is made if it is not there, or a file */
-    const char *from;     /* "auto", or a name that tvm_checkpoint_formats lists */
+    const char *input;  /* a folder of .safetensors files, or one such file; or a GGUF file */
+    const char *output; /* then a folder, which is made if it is not there, or a file */
+    const char *from;   /* "auto", or a name that tvm_checkpoint_formats lists */
+    const char *to; /* "gptq" or "compressed-tensors": layers are written as these have them; NULL: as ours */
     tvm_dtype scale_type; /* f16 or bf16; kind TVM_KIND_NONE: as they are found, f16 where that is neither */
     tvm_dtype plain;  /* f32, f16 or bf16: weights are written as such floats; kind TVM_KIND_NONE: as codes */
     unsigned threads; /* 0: one a core */

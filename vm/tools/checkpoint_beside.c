@@ -1,5 +1,5 @@
 /* The files of a model's folder that go with the weights: its configuration, its tokenizer, its licence. */
-#include "checkpoint_impl.h"
+#include "checkpoint_export.h"
 #include "fileio.h"
 #include "output.h"
 
@@ -116,7 +116,9 @@ static tvm_status write_config(const checkpoint *c, const uint8_t *bytes, size_t
     json_object_del(root, "quantization_config");
     if (ck_has_codes(c))
         json_object_set_new(root, "quantization_config",
-                            json_pack("{s:s, s:i}", "quant_method", "tilusvm", "version", 1));
+                            c->plan.target == CK_OURS
+                                ? json_pack("{s:s, s:i}", "quant_method", "tilusvm", "version", 1)
+                                : ck_export_config(c));
     tvm_status status = ck_write_json(c->options->output, "config.json", root, diags);
     json_decref(root);
     return status;

@@ -19,6 +19,19 @@ static tvm_status io_error(const char *path, const char *doing, tvm_diags *diags
 
 /* ---- files ---- */
 
+/* The tensors of a matrix by itself get a layer's name. */
+static tvm_status name_matrix(ck_file *file, tvm_diags *diags) {
+    const char *format = tvm_safetensors_metadata(&file->tensors, "format");
+    if (!format || strcmp(format, "tilusvm-weights")) return TVM_OK;
+    for (size_t i = 0; i < file->tensors.count; i++) {
+        char *name = NULL;
+        if (asprintf(&name, "linear.%s", file->tensors.items[i].name) < 0) return tvm_diag_no_memory(diags);
+        free(file->tensors.items[i].name);
+        file->tensors.items[i].name = name;
+    }
+    return TVM_OK;
+}
+
 static tvm_status open_file(ck_file *file, tvm_diags *diags) {
     struct stat info;
     const char *slash = strrchr(file->path, '/');
@@ -35,7 +48,7 @@ static tvm_status open_file(ck_file *file, tvm_diags *diags) {
     if (status) return status;
     close(file->descriptor); /* a model of many files leaves few descriptors to others */
     file->descriptor = -1;
-    return TVM_OK;
+    return name_matrix(file, diags);
 }
 
 static bool ends_with(const char *text, const char *end) {
@@ -249,6 +262,7 @@ void ck_close(checkpoint *c) {
         free(c->layers[i].order);
         free(c->layers[i].input_scales);
         free(c->layers[i].group_of);
+        free(c->layers[i].place_of);
     }
     for (size_t i = 0; i < c->beside_count; i++) free(c->beside[i]);
     free(c->beside);

@@ -241,6 +241,8 @@ static const ck_format formats[] = {
      ck_scale_bitsandbytes, NULL, NULL},
     {"bitsandbytes", ".weight", ".SCB", ck_is_bitsandbytes_int8, ck_plan_bitsandbytes_int8, ck_take_turned,
      ck_scale_bitsandbytes_int8, NULL, NULL},
+    {"tilusvm", ".packed", ".scales", ck_is_ours, ck_plan_ours, ck_take_ours, ck_scale_ours, ck_zero_ours,
+     NULL},
     {"mlx", ".weight", ".scales", ck_is_mlx, ck_plan_mlx, ck_take_turned, ck_scale_of_block, NULL,
      ck_offset_mlx},
     {"gguf", ".weight", ".weight", ck_is_blocks, ck_plan_blocks, ck_take_blocks, ck_scale_blocks, NULL,
@@ -250,11 +252,12 @@ enum { FORMATS = sizeof formats / sizeof *formats };
 
 const char *tvm_checkpoint_formats(void) {
     return "auto, gptq, gptq_v2, gptq_p, awq, compressed-tensors, mxfp4, nvfp4, mxfp8, fp8-block, fp8, "
-           "bitsandbytes, mlx, gguf";
+           "bitsandbytes, mlx, gguf, tilusvm";
 }
 
 static bool is_wanted(const checkpoint *c, const ck_format *format) {
-    return !strcmp(c->options->from, "auto") || !strcmp(c->options->from, format->name);
+    if (strcmp(c->options->from, "auto")) return !strcmp(c->options->from, format->name);
+    return strcmp(format->name, "tilusvm") != 0; /* ours is read where it is named */
 }
 
 /* The length of X in a tensor's name X + suffix; 0: it has another end. */
@@ -367,7 +370,7 @@ static bool is_one_of(const char *name, const char *const *names, size_t count) 
 /* The layer of which the tensor would be a part, and what it is called there: "bias" of "X.bias". */
 static const ck_layer *owner_of(const checkpoint *c, const char *name, const char **part) {
     char text[512];
-    if (strlen(name) >= sizeof text) return NULL;
+    if (!c->layer_count || strlen(name) >= sizeof text) return NULL;
     strcpy(text, name);
     for (char *dot; (dot = strrchr(text, '.'));) {
         *dot = '\0';

@@ -75,6 +75,7 @@ typedef struct ck_layer {
     bool has_offsets; /* what code 0 means is stored, in place of a zero point: format->offset */
     const struct ck_blocks *blocks; /* the type of a GGUF file's tensor */
     bool plain;                     /* the weights are written as floats of float_type */
+    uint32_t *place_of;             /* of a layer of ours with an order: its row that has input i */
     uint32_t *group_of;             /* of such a layer with an order: the group of each stored row */
     tvm_dtype float_type;
     bool plus_one;   /* GPTQ: zero points are one more than what is stored */
@@ -113,6 +114,17 @@ typedef struct ck_format {
                      uint64_t column); /* has_offsets */
 } ck_format;
 
+/* How layers are written. */
+typedef enum ck_target { CK_OURS, CK_GPTQ, CK_COMPRESSED } ck_target;
+typedef struct ck_plan {
+    ck_target target;
+    unsigned bits;  /* of all layers; so for those that follow */
+    uint64_t group; /* 0: all inputs */
+    bool own_zeros, ordered;
+    bool
+        zero_at_0; /* there are zero points of 0, which GPTQ's first version, that stores one less, has not */
+} ck_plan;
+
 typedef struct checkpoint {
     const checkpoint_options *options;
     bool folder;
@@ -127,6 +139,7 @@ typedef struct checkpoint {
     ck_config config;
     ck_layer *layers; /* by name, when all are found */
     size_t layer_count;
+    ck_plan plan;
 } checkpoint;
 
 /* ---- checkpoint_files.c */
@@ -229,6 +242,12 @@ bool ck_is_bitsandbytes_int8(const ck_layer *layer);
 tvm_status ck_plan_bitsandbytes_int8(const checkpoint *c, ck_layer *layer, tvm_diags *diags);
 double ck_scale_bitsandbytes_int8(const ck_layer *layer, uint64_t index, uint64_t group, uint64_t column);
 
+bool ck_is_ours(const ck_layer *layer);
+tvm_status ck_plan_ours(const checkpoint *c, ck_layer *layer, tvm_diags *diags);
+void ck_take_ours(const ck_layer *layer, uint64_t index, const uint64_t *rows, uint64_t count,
+                  uint64_t column, uint64_t columns, uint8_t *to, size_t stride);
+double ck_scale_ours(const ck_layer *layer, uint64_t index, uint64_t group, uint64_t column);
+double ck_zero_ours(const ck_layer *layer, uint64_t index, uint64_t group, uint64_t column);
 bool ck_is_mlx(const ck_layer *layer);
 tvm_status ck_plan_mlx(const checkpoint *c, ck_layer *layer, tvm_diags *diags);
 double ck_offset_mlx(const ck_layer *layer, uint64_t index, uint64_t group, uint64_t column);

@@ -13,7 +13,15 @@ typedef enum ck_part_kind {
     CK_PART_ZEROS,
     CK_PART_ORDER,
     CK_PART_MULTIPLIER,
-    CK_PART_VALUES /* weights as floats, [n, k] */
+    CK_PART_VALUES,  /* weights as floats, [n, k] */
+    CK_PART_QWEIGHT, /* from here on those of other programs: checkpoint_export.h */
+    CK_PART_QZEROS,
+    CK_PART_QZEROS_LESS_1,
+    CK_PART_G_IDX,
+    CK_PART_WEIGHT_PACKED,
+    CK_PART_WEIGHT_SCALE,
+    CK_PART_WEIGHT_SHAPE,
+    CK_PART_ZERO_POINT
 } ck_part_kind;
 
 /* A tensor of the output. */

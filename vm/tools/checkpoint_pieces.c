@@ -1,4 +1,4 @@
-#include "checkpoint_parts.h"
+#include "checkpoint_export.h"
 #include "pack_vector.h"
 
 #include <math.h>
@@ -53,11 +53,11 @@ static tvm_status write_moved(const ck_part *part, const tvm_output *output, uin
              step = moved_rows_a_piece(source);
     uint64_t first = number * step, count = rows - first < step ? rows - first : step;
     const uint8_t *one = source->data + ck_row_of_file(source, first) * bytes;
-    if (count == 1 && !source->change->added)
+    if (count == 1 && source->change->added == 0)
         return tvm_output_write(output, one, bytes, part->offset + first * bytes, diags);
     for (uint64_t i = 0; i < count; i++) {
         memcpy(memory + i * bytes, source->data + ck_row_of_file(source, first + i) * bytes, bytes);
-        if (source->change->added) { /* F32 */
+        if (source->change->added != 0) { /* F32 */
             float value;
             memcpy(&value, memory + i * bytes, sizeof value);
             value -= source->change->added;
@@ -179,6 +179,7 @@ static tvm_status write_values(const ck_part *part, const tvm_output *output, ui
 
 uint64_t ck_part_pieces(const ck_part *part) {
     const ck_layer *layer = part->layer;
+    if (part->kind >= CK_PART_QWEIGHT) return ck_export_pieces(part);
     switch (part->kind) {
     case CK_PART_COPY:
         return parts_of(part->source->header->bytes, COPY_BYTES);
@@ -198,6 +199,7 @@ uint64_t ck_part_pieces(const ck_part *part) {
 
 size_t ck_part_memory(const ck_part *part) {
     const ck_layer *layer = part->layer;
+    if (part->kind >= CK_PART_QWEIGHT) return ck_export_memory(part);
     if (part->kind == CK_PART_ROWS) return MOVED_BYTES;
     if (part->kind == CK_PART_VALUES) return ROWS * STRIDE + VALUE_ROWS * VALUE_COLUMNS * sizeof(float);
     if (part->kind != CK_PART_PACKED) return 0;
@@ -225,6 +227,7 @@ tvm_status ck_write_piece(const ck_part *part, const tvm_output *output, uint64_
         return tvm_output_write(output, &multiplier, sizeof multiplier, part->offset, diags);
     case CK_PART_VALUES:
         return write_values(part, output, number, memory, diags);
+    default:
+        return ck_write_exported(part, output, number, memory, diags);
     }
-    return TVM_OK;
 }

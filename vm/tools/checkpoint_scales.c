@@ -29,7 +29,7 @@ ck_group ck_group_at(const ck_layer *layer, uint64_t index, uint64_t group, uint
         return g;
     }
     g.offset = format->offset(layer, index, group, column);
-    g.zero = g.offset ? -g.offset / g.scale : 0;
+    g.zero = g.offset != 0 ? -g.offset / g.scale : 0;
     g.constant = fabs(g.zero) > MOST_F16;
     return g;
 }
@@ -125,7 +125,7 @@ static tvm_status choose_scales(const checkpoint *c, ck_layer *layer, double *su
     tvm_status status = measure(c, layer, sums, &greatest, &small, diags);
     bool same = tvm_dtype_same(layer->scale_type, found) && !layer->input_scales;
     if (status || layer->plain || (same && !layer->has_offsets)) return status;
-    if (!same && tvm_dtype_same(layer->scale_type, TVM_F16) && greatest > 0 &&
+    if (!c->options->to && !same && tvm_dtype_same(layer->scale_type, TVM_F16) && greatest > 0 &&
         (greatest > MOST_F16 || small)) {
         layer->rescale = ldexp(1, ilogb(greatest));
         layer->multiplier *= layer->rescale;
@@ -248,7 +248,7 @@ static tvm_status choose(void *closure, unsigned thread, uint64_t piece, tvm_dia
     double *sums = calloc(layer->n, sizeof *sums);
     tvm_status status = sums ? choose_scales(c, layer, sums, diags) : tvm_diag_no_memory(diags);
     free(sums);
-    if (!status && layer->plain) status = find_groups(layer, diags);
+    if (!status && (layer->plain || c->options->to)) status = find_groups(layer, diags);
     if (status || (layer->plain ? tvm_dtype_same(layer->float_type, TVM_F32) : !layer->inexact))
         return status;
     return find_error(c, layer, diags);

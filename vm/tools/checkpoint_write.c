@@ -1,6 +1,6 @@
 #include "config.h"
 
-#include "checkpoint_parts.h"
+#include "checkpoint_export.h"
 #include "pack_vector.h"
 
 #include <errno.h>
@@ -59,6 +59,16 @@ static tvm_status add_part(writer *w, ck_part_kind kind, const ck_layer *layer, 
     return item->name ? TVM_OK : tvm_diag_no_memory(diags);
 }
 
+static tvm_status add_exported_parts(writer *w, const ck_layer *layer, size_t output, tvm_diags *diags) {
+    ck_exported parts[CK_EXPORTED_PARTS];
+    unsigned count = ck_exported_parts(w->c, layer, parts);
+    tvm_status status = TVM_OK;
+    for (unsigned i = 0; !status && i < count; i++)
+        status = add_part(w, parts[i].kind, layer, NULL, output, parts[i].suffix, parts[i].type,
+                          parts[i].rank, parts[i].shape, diags);
+    return status;
+}
+
 static tvm_status add_layer_parts(writer *w, const ck_layer *layer, size_t output, tvm_diags *diags) {
     uint64_t packed[3] = {layer->count, layer->k, ck_row_bytes(layer)},
              scales[3] = {layer->count, layer->k / layer->group, layer->n}, values[2] = {layer->n, layer->k};
@@ -66,6 +76,7 @@ static tvm_status add_layer_parts(writer *w, const ck_layer *layer, size_t outpu
     if (layer->plain)
         return add_part(w, CK_PART_VALUES, layer, NULL, output, ".weight", layer->float_type, 2, values,
                         diags);
+    if (w->c->plan.target != CK_OURS) return add_exported_parts(w, layer, output, diags);
     unsigned skip = !layer->stacked, rank = 3 - skip;
     tvm_status status =
         add_part(w, CK_PART_PACKED, layer, NULL, output, ".packed", TVM_U(8), rank, packed + skip, diags);
@@ -152,9 +163,11 @@ static bool add_metadata(out_file *file, char *key, char *value) {
 }
 
 static bool describe(const writer *w, size_t output, size_t from, out_file *file) {
-    bool good = add_metadata(file, strdup("format"), strdup(ck_has_codes(w->c) ? "tilusvm-model" : "pt")) &&
-                add_metadata(file, strdup("version"), strdup("1")) &&
-                add_metadata(file, strdup("generator"), strdup("tvm-pack " PACKAGE_VERSION));
+    bool good =
+        add_metadata(file, strdup("format"),
+                     strdup(ck_has_codes(w->c) && w->c->plan.target == CK_OURS ? "tilusvm-model" : "pt")) &&
+        add_metadata(file, strdup("version"), strdup("1")) &&
+        add_metadata(file, strdup("generator"), strdup("tvm-pack " PACKAGE_VERSION));
     for (size_t i = from; good && i < w->part_count; i++)
         if (w->parts[i].kind == CK_PART_PACKED && w->parts[i].output == output)
             good = add_metadata(file, strdup(w->items[i].name), description_of(w->parts[i].layer));
@@ -172,7 +185,7 @@ static tvm_status start_file(writer *w, size_t output, tvm_diags *diags) {
     for (size_t i = 0; !status && i < c->tensor_count; i++) {
         const ck_tensor *tensor = &c->tensors[i];
         if (tensor->file != output || c->claimed[i]) continue;
-        bool changed = tensor->change && (tensor->change->heads || tensor->change->added);
+        bool changed = tensor->change && (tensor->change->heads || tensor->change->added != 0);
         status = add_part(w, changed ? CK_PART_ROWS : CK_PART_COPY, NULL, tensor, output, "",
                           tensor->header->type, tensor->header->rank, tensor->header->shape, diags);
     }
@@ -283,6 +296,7 @@ tvm_status ck_write(checkpoint *c, tvm_diags *diags) {
     tvm_status status = w.files && w.parts && w.items ? TVM_OK : tvm_diag_no_memory(diags);
     for (size_t i = 0; w.files && i < c->file_count; i++) w.files[i].output.descriptor = -1;
     if (!status) status = ck_choose_scales(c, diags);
+    if (!status) status = ck_plan_export(c, diags);
     if (!status && c->folder) status = ck_find_beside(c, diags);
     bool made = false;
     if (!status && c->folder) status = make_folder(c, &made, diags);

@@ -31,6 +31,7 @@ enum {
     KEY_ACTIVATIONS,
     KEY_UNPACK,
     KEY_FROM,
+    KEY_TO,
     KEY_ERRORS,
     KEY_THREADS,
     KEY_QUIET
@@ -65,6 +66,9 @@ static const struct argp_option options[] = {
      "compressed-tensors, mxfp4, nvfp4, mxfp8, fp8-block, fp8, bitsandbytes, mlx or gguf; with --type f32, f16 or "
      "bf16 its weights",
      0},
+    {"to", KEY_TO, "FORMAT", 0,
+     "write what was quantized, a folder or a file, as gptq or compressed-tensors; of another program's with --from",
+     0},
     {"errors", KEY_ERRORS, NULL, 0,
      "with --from: print by how much each layer's weights change, of their norm", 0},
     {"threads", KEY_THREADS, "N", 0, "threads (default: one a core)", 0},
@@ -87,6 +91,7 @@ static const char description[] =
 typedef struct pack_settings {
     pack_options options;
     const char *from; /* a checkpoint's format; NULL: a matrix */
+    const char *to;   /* the format that it is written in; NULL: ours */
     bool scale_given;
     bool grouped, unpack, quiet, errors;
     struct timespec start;
@@ -155,6 +160,9 @@ static bool is_plain(tvm_dtype type) {
 
 static void check_from(const pack_settings *settings, struct argp_state *state) {
     const pack_options *pack = &settings->options;
+    if (settings->to && strcmp(settings->to, "gptq") && strcmp(settings->to, "compressed-tensors"))
+        argp_error(state, "--to %s: it is gptq or compressed-tensors", settings->to);
+    if (settings->to && is_plain(pack->type)) argp_error(state, "--to writes codes, --type floats");
     if (settings->errors && !settings->from) argp_error(state, "--errors goes with --from");
     if (!settings->from) return;
     if (!is_listed(settings->from, tvm_checkpoint_formats()))
@@ -173,6 +181,7 @@ static void check_usage(pack_settings *settings, struct argp_state *state) {
     if (!pack->input) argp_error(state, "an input file is expected");
     if (!pack->output) argp_error(state, "an output is expected: -o FILE");
     bool scales = pack->scales || pack->activations;
+    if (settings->to && !settings->from) settings->from = "tilusvm";
     check_from(settings, state);
     check_scales(pack, state);
     if (pack->kernel && !pack->layout) argp_error(state, "--kernel goes with --layout");
@@ -233,6 +242,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
         break;
     case KEY_FROM:
         settings->from = arg;
+        break;
+    case KEY_TO:
+        settings->to = arg;
         break;
     case KEY_ERRORS:
         settings->errors = true;
@@ -298,6 +310,7 @@ static tvm_status import(const pack_settings *settings, tvm_diags *diags) {
     checkpoint_options how = {.input = pack->input,
                               .output = pack->output,
                               .from = settings->from,
+                              .to = settings->to,
                               .threads = pack->threads,
                               .plain = pack->type,
                               .progress = pack->progress,
