@@ -185,8 +185,8 @@ def metadata(config):
     return fill
 
 
-def converted(model, architecture):
-    """The tensors of the file, matrices in Q8_0; the model gets the weights that they stand for."""
+def converted(model, architecture, type):
+    """The tensors of the file, matrices in blocks; the model gets the weights that they stand for."""
     config, tensors = model.config, {}
     arch = next(a for a, name in gguf.MODEL_ARCH_NAMES.items() if name == architecture)
     names = gguf.get_tensor_name_map(arch, config.num_hidden_layers)
@@ -195,8 +195,8 @@ def converted(model, architecture):
             continue
         theirs, data = names.get_name(name, try_suffixes=(".weight", ".bias")), parameter.detach().numpy()
         if data.ndim == 2:
-            blocks_ = gguf.quantize(data, kind("Q8_0"))
-            parameter.data = torch.from_numpy(gguf.dequantize(blocks_, kind("Q8_0")).copy())
+            blocks_ = gguf.quantize(data, kind(type))
+            parameter.data = torch.from_numpy(gguf.dequantize(blocks_, kind(type)).copy())
             data = blocks_
         if architecture == "llama" and name.split(".")[-2] in ("q_proj", "k_proj"):
             heads = config.num_attention_heads if "q_proj" in name else config.num_key_value_heads
@@ -204,11 +204,11 @@ def converted(model, architecture):
             data = data.reshape(heads, 2, size // 2, -1).swapaxes(1, 2).reshape(data.shape)
         if architecture.startswith("gemma") and name.endswith("norm.weight"):
             data = data + 1
-        tensors[theirs] = (kind("Q8_0"), data) if data.dtype == numpy.uint8 else data
+        tensors[theirs] = (kind(type), data) if data.dtype == numpy.uint8 else data
     return tensors
 
 
-def made(name, folder, *, rope=None, more=None):
+def made(name, folder, *, type="Q8_0", rope=None, more=None):
     """A small random model, the file that is converted from it, and the configuration."""
     import transformers
 
@@ -219,7 +219,7 @@ def made(name, folder, *, rope=None, more=None):
     for parameter in model.parameters():  # norms, too
         parameter.data = torch.randn_like(parameter) * 0.2 + (parameter.dim() == 1)
     architecture = ARCHITECTURES.get(name, name)
-    tensors = {**converted(model, architecture), **(more or {})}
+    tensors = {**converted(model, architecture, type), **(more or {})}
     return model, written(folder / "m.gguf", architecture, tensors, metadata(config))
 
 
@@ -249,6 +249,24 @@ def test_models(name, tmp_path):
     close(ours(ids).logits.float(), theirs(ids).logits, 2e-2)
     with pytest.raises(FileExistsError):
         from_gguf(path, tmp_path / "ours")
+
+
+@pytest.mark.transformers
+@pytest.mark.skipif(torch is None, reason=NO_TORCH)
+@pytest.mark.parametrize("type", ["Q4_0", "Q4_1", "Q5_1"])
+@torch.no_grad() if torch else (lambda test: test)
+def test_types_of_models(type, tmp_path):
+    """Zero points with fractions, in kernels."""
+    from tilusvm.gguf import from_gguf
+
+    theirs, path = made("llama", tmp_path, type=type)
+    ours = loaded(from_gguf(path, tmp_path / "ours"))
+    layer = ours.model.layers[0].mlp.up_proj
+    assert (layer.type, layer.group, layer.zeros is not None) == (f"u{type[1]}", 32, type[3] == "1")
+    if type[3] == "1":
+        assert (layer.zeros != layer.zeros.round()).any()
+    ids = torch.tensor([[5, 7, 11, 100, 6, 17]])
+    close(ours(ids).logits.float(), theirs(ids).logits, 2e-2)
 
 
 @pytest.mark.transformers
