@@ -82,7 +82,7 @@ def _save_config(path, folder, dtype, model):
                 f"{path}: transformers makes no configuration and tokenizer of its metadata ({error!r}); give "
                 f"from_gguf the model that the file was made of, model=FOLDER or a repository's name"
             ) from error
-        _complete(config, path)
+        _complete(config, tokenizer, path)
     config.architectures = config.architectures or _architectures(config)
     config.dtype = dtype
     config.save_pretrained(folder)
@@ -109,12 +109,17 @@ def _has_codes(path):
 # ---- what transformers does not take from the metadata
 
 
-def _complete(config, path):
-    """The size of a head, caps of logits, and how positions beyond those of the training are rotated."""
-    from gguf import GGUFReader
+def _complete(config, tokenizer, path):
+    """The size of a head, caps of logits, how positions beyond those of the training are rotated; special tokens."""
+    from gguf import GGUFReader, GGUFValueType
 
     reader = GGUFReader(path)
-    fields = {name: field.contents() for name, field in reader.fields.items() if not name.startswith("tokenizer.")}
+    fields = {
+        name: field.contents() for name, field in reader.fields.items() if field.types[:1] != [GGUFValueType.ARRAY]
+    }
+    for key, name in _TOKENS.items():
+        if f"tokenizer.ggml.{key}" in fields:
+            setattr(tokenizer, name, tokenizer.convert_ids_to_tokens(fields[f"tokenizer.ggml.{key}"]))
     architecture = fields["general.architecture"]
     said = {k.removeprefix(f"{architecture}."): v for k, v in fields.items() if k.startswith(f"{architecture}.")}
     for key, name in _ATTRIBUTES.items():
@@ -134,6 +139,12 @@ def _complete(config, path):
         )
 
 
+_TOKENS = {
+    "bos_token_id": "bos_token",
+    "eos_token_id": "eos_token",
+    "unknown_token_id": "unk_token",
+    "padding_token_id": "pad_token",
+}
 _ATTRIBUTES = {
     "attention.key_length": "head_dim",
     "attention.sliding_window": "sliding_window",
