@@ -447,7 +447,8 @@ static const char runtime_text[] =
     "    %v = alloc-register i32[16, 2], spatial(16, 2), init 2\n    store-global x[block.x * 16, 0], %v\n.end\n"
     ".kernel odd(n: i32, x: global i32[n + 1, 2])\n.warps 1\n.grid cdiv(n, 16)\n"
     "    %v = alloc-register i32[16, 2], spatial(16, 2), init 1\n    store-global x[block.x * 16, 0], %v\n.end\n"
-    ".entry pick\n.case even if n % 2 == 0\n.case odd if target != 0 || n < 100\n.end\n";
+    ".entry pick\n.case even if n % 2 == 0\n.case odd if target != 0 || n < 100\n.end\n"
+    ".entry agreed\n.case even if n % 4 == 0\n.case even\n.end\n";
 
 typedef struct loaded {
     tvm_context *context;
@@ -479,7 +480,7 @@ static void unload(loaded *l) {
 START_TEST(test_introspection) {
     loaded l = load(0);
     tvm_param_info info;
-    ck_assert_uint_eq(tvm_kernel_count(l.program), 4);
+    ck_assert_uint_eq(tvm_kernel_count(l.program), 5);
     ck_assert_str_eq(tvm_kernel_name(tvm_kernel_at(l.program, 0)), "plain");
     ck_assert_ptr_eq(tvm_kernel_at(l.program, 3), l.pick);
     ck_assert_str_eq(tvm_kernel_name(l.pick), "pick");
@@ -489,6 +490,8 @@ START_TEST(test_introspection) {
     ck_assert_str_eq(info.type, "i32");
     ck_assert_uint_eq(info.rank, 2);
     ck_assert_str_eq(info.shape, ""); /* the variants' differ */
+    ck_assert_int_eq(tvm_param(tvm_kernel_at(l.program, 4), 1, &info), TVM_OK);
+    ck_assert_str_eq(info.shape, "[n, 2]"); /* of all variants */
     tvm_kernel_info code;
     ck_assert_int_eq(tvm_get_kernel_info(l.pick, &code), TVM_USAGE);
     ck_assert_str_eq(tvm_message(l.context),

@@ -195,13 +195,32 @@ size_t tvm_param_count(const tvm_kernel *function) {
     return function ? function->kernel->param_count : 0;
 }
 
-/* The text of a parameter's shape, which lives as long as the program; NULL: out of memory. The extents of an
- * entry's may differ between its variants. */
+/* The text of the shape that all variants of an entry declare for a parameter, or "" where they differ; NULL:
+ * out of memory. */
+static char *shape_of_variants(const tvm_kernel *function, uint32_t index) {
+    const tvm_ir_program *program = function->code->program;
+    const tvm_ir_entry *entry = function->entry;
+    char *text = tvm_launch_shape_text(program, &program->kernels[entry->cases[0].kernel], index);
+    for (uint32_t i = 1; text && *text && i < entry->case_count; i++) {
+        char *other = tvm_launch_shape_text(program, &program->kernels[entry->cases[i].kernel], index);
+        if (other && strcmp(text, other)) *text = 0;
+        if (!other) {
+            free(text);
+            text = NULL;
+        }
+        free(other);
+    }
+    return text;
+}
+
+/* The text of a parameter's shape, which lives as long as the program; NULL: out of memory. */
 static const char *shape_text(const tvm_kernel *function, size_t index) {
-    if (function->entry) return "";
     pthread_mutex_lock(&function->code->lock);
     char **text = &function->shapes[index];
-    if (!*text) *text = tvm_launch_shape_text(function->code->program, function->kernel, (uint32_t)index);
+    if (!*text)
+        *text = function->entry
+                    ? shape_of_variants(function, (uint32_t)index)
+                    : tvm_launch_shape_text(function->code->program, function->kernel, (uint32_t)index);
     pthread_mutex_unlock(&function->code->lock);
     return *text;
 }

@@ -146,9 +146,9 @@ typedef struct tvm_param_info {
     const char *type; /* "i32", "f16", "u3" */
     unsigned bits;    /* of an element, or of the scalar */
     int is_tensor;
-    unsigned rank; /* of a tensor */
-    const char
-        *shape; /* of a tensor, as the kernel declares it: "[k / 64, n]"; "" for a scalar or an entry */
+    unsigned rank;     /* of a tensor */
+    const char *shape; /* of a tensor, as the kernel declares it: "[k / 64, n]"; "" for a scalar, and for an
+                        * entry where its variants declare different shapes */
 } tvm_param_info;
 tvm_status tvm_param(const tvm_kernel *kernel, size_t index, tvm_param_info *info);
 /* Returns 1 when the kernel, or a variant of the entry, has an instruction that writes to tensor parameter

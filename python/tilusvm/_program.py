@@ -19,7 +19,7 @@ class Param(NamedTuple):
     bits: int  #: of an element or scalar
     is_tensor: bool
     rank: int  #: of a tensor; else 0
-    shape: str  #: of a tensor, as declared: "[k / 64, n]"; "" of a scalar, and of an entry's
+    shape: str  #: of a tensor, as declared: "[k / 64, n]"; "" of a scalar, and where an entry's variants differ
     written: bool  #: a tensor that the kernel writes to
 
 
