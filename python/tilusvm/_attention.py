@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
-import math
 
 from ._torch import torch
 
 from . import AssembleError, program
 from ._formats import format_of
-from ._registry import HALVES, TYPES, Operator, cast_all, need
+from ._registry import HALVES, need, operator
+from ._signature import TYPES
 
 # ---- of all queries ----
 
-_ATTENTION_TYPES = (torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2)
 #: Elements of a head of queries and keys, and of one of values.
 HEADS = ((64, 64), (80, 80), (96, 96), (128, 128), (192, 128), (256, 256))
 
@@ -27,88 +25,27 @@ def check_heads(op: str, d: int, dv: int):
         )
 
 
-
-def _attention_out(q, out_dtype):
-    return out_dtype or (q.dtype if q.dtype in HALVES else torch.float16)
-
-
-@functools.lru_cache(maxsize=None)
-def _attention_kernel(dtype, out, page, cap, alibi):
-    consts = {"T": TYPES[dtype], "OTYPE": TYPES[out]}
-    return program("attention", **consts, PAGE=page, CAP=cap, ALIBI=alibi)["attention"]
-
-
-def _attention(q, k, v, q_starts, k_starts, table, slopes, longest, scale, left, right, cap, out_dtype):
-    tokens, heads, d = q.shape
-    kv_heads, dv = k.shape[-2], v.shape[-1]
-    kv_tokens = k.shape[0] if table is None else k.shape[0] * k.shape[1]
-    out_dtype = _attention_out(q, out_dtype)
-    out = torch.empty((tokens, heads, dv), dtype=out_dtype, device=q.device)
-    lse = torch.empty((tokens, heads), dtype=torch.float32, device=q.device)
-    page = 0 if table is None else k.shape[1]
-    kernel = _attention_kernel(q.dtype, out_dtype, page, cap > 0, slopes is not None)
-    args = [q_starts.shape[0] - 1, tokens, kv_tokens, heads, kv_heads, d, dv, longest, left, right, scale]
-    if cap > 0:
-        args.append(cap)
-    if table is not None:
-        args.append(table.shape[1])
-    args += [q, k.view(kv_tokens, kv_heads, d), v.view(kv_tokens, kv_heads, dv)]
-    if slopes is not None:
-        args.append(slopes)
-    args += [q_starts, k_starts]
-    if table is not None:
-        args.append(table)
-    kernel(*args, out, lse)
-    return out, lse
-
-
-def _check_attention(q, k, v, q_starts, k_starts, table, slopes, longest, scale, left, right, cap, out_dtype):
-    op = "attention"
-    need(op, "q", q, dtype=_ATTENTION_TYPES, dim=3)
-    paged = table is not None
-    need(op, "k", k, dtype=q.dtype, dim=4 if paged else 3, like=q)
-    need(op, "v", v, dtype=q.dtype, shape=(*k.shape[:-1], None), like=q)
+def _check_attention(op, q, k, v, table, out_dtype):
+    need(op, "q", q, dim=3)
+    need(op, "k", k, dim=3 if table is None else 4)
     heads, d = q.shape[1:]
-    kv_heads, dv = k.shape[-2], v.shape[-1]
+    kv_heads = k.shape[-2]
     if k.shape[-1] != d:
         raise ValueError(f"{op}: k must have {d} elements in a head, as q has, not {k.shape[-1]}")
-    check_heads(op, d, dv)
+    check_heads(op, d, v.shape[-1] if v.dim() else 0)
     if not kv_heads or heads % kv_heads:
         raise ValueError(f"{op}: the heads of q, {heads}, must be a multiple of those of k, {kv_heads}")
-    need(op, "q_starts", q_starts, dtype=torch.int32, dim=1, like=q)
-    sequences = q_starts.shape[0] - 1
-    need(op, "k_starts", k_starts, dtype=torch.int32, shape=(sequences if paged else sequences + 1,), like=q)
-    if paged:
-        need(op, "table", table, dtype=torch.int32, shape=(sequences, None), like=q)
-        if k.shape[1] not in (16, 32, 64, 128):
-            raise ValueError(f"{op}: k must have pages of 16, 32, 64 or 128 rows, not {k.shape[1]}")
-    if slopes is not None:
-        need(op, "slopes", slopes, dtype=torch.float32, shape=(heads,), like=q)
-    if out_dtype not in (None, *HALVES):
-        raise TypeError(f"{op}: out_dtype must be torch.float16 or torch.bfloat16, not {out_dtype}")
+    if table is not None and k.shape[1] not in (16, 32, 64, 128):
+        raise ValueError(f"{op}: k must have pages of 16, 32, 64 or 128 rows, not {k.shape[1]}")
 
 
-def _fake_attention(q, k, v, q_starts, k_starts, table, slopes, longest, scale, left, right, cap, out_dtype):
-    shape = (q.shape[0], q.shape[1], v.shape[-1])
-    return q.new_empty(shape, dtype=_attention_out(q, out_dtype)), q.new_empty(shape[:2], dtype=torch.float32)
-
-
-def _cast_attention(dtype, q, k, v, q_starts, k_starts, table, slopes, *rest):
-    q, k, v = cast_all(dtype, q, k, v) if q.dtype not in _ATTENTION_TYPES[2:] else (q, k, v)
-    return q, k, v, q_starts, k_starts, table, slopes, *rest
-
-
-_attention_op = Operator(
-    "attention(Tensor q, Tensor k, Tensor v, Tensor q_starts, Tensor k_starts, Tensor? table, Tensor? slopes, "
-    "int longest, float scale, int left=-1, int right=-1, float cap=0.0, "
-    "ScalarType? out_dtype=None) -> (Tensor, Tensor)",
-    _attention,
-    _check_attention,
-    _fake_attention,
-    _cast_attention,
-)
-
-
+@operator(
+    "attention", T=("q", (*HALVES, torch.float8_e4m3fn, torch.float8_e5m2)), OTYPE=("out_dtype", HALVES),
+    PAGE=lambda k, table: 0 if table is None else k.shape[1], CAP=lambda cap: cap > 0, ALIBI="slopes",
+    scale=lambda q, scale: q.shape[-1] ** -0.5 if scale is None else scale, names={"lengths": "k_starts"},
+    shapes=lambda constants: {"kv_tokens": f"pages, {constants['PAGE']}"} if constants["PAGE"] else {},
+    check=_check_attention, multiplies=True, tensors_first=True,
+)  # fmt: skip
 def attention(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, q_starts: torch.Tensor, k_starts: torch.Tensor, *, longest: int,
     scale: float | None = None, left: int = -1, right: int = -1, cap: float = 0.0, table: torch.Tensor | None = None,
@@ -124,10 +61,6 @@ def attention(
     when None; cap > 0: scores are cap * tanh(score / cap); slopes: f32 [heads], of ALiBi. out: [tokens, heads, dv];
     lse: f32 [tokens, heads].
     """
-    scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
-    return _attention_op(
-        q, k, v, q_starts, k_starts, table, slopes, longest, scale, left, right, cap, out_dtype
-    )  # fmt: skip
 
 
 # ---- of the newest tokens, to a paged cache ----
@@ -193,7 +126,7 @@ class CacheFormat:
         """ValueError where the programs take no such cache, with what they say."""
         self.shape(1, 1)
         try:
-            _cache_kernel("kv_append", "kv_append", _text(self))
+            program("kv_append", **self.constants())
         except AssembleError as error:
             reason = str(error).partition("\n")[0].removeprefix(f"{error.file}:{error.line}:{error.column}: ")
             types = " and ".join(dict.fromkeys(t or str(self.dtype) for t in (self.k_type, self.v_type)))
@@ -216,75 +149,34 @@ def _text(format: CacheFormat) -> str:
     return text
 
 
-@functools.lru_cache(maxsize=None)
-def _cache_kernel(name, entry, text, *consts):
-    return program(name, **_formats[text].constants(), **dict(consts))[entry]
+#: Of operators that a paged cache goes with.
+_OF_CACHE = {
+    "constants": lambda format: _formats[format].constants(), "convert": {"format": _text}, "EARLY": "early",
+    "batch": lambda lengths: lengths.shape[0],
+}  # fmt: skip
 
 
-def _need_cache(op, cache, format, table, lengths, like):
-    need(op, "cache", cache, dtype=torch.int32, dim=4, like=like)
-    need(op, "cache", cache, shape=format.shape(*cache.shape[:2]))
-    need(op, "lengths", lengths, dtype=torch.int32, dim=1, like=cache)
-    need(op, "table", table, dtype=torch.int32, shape=(lengths.shape[0], None), like=cache)
-
-
-def _need_channels(op, format, kv_heads, k_scale, k_zero, like):
+def _check_channels(op, k_scale, k_zero, format):
+    format = _formats[format]
     wanted = {"k_scale": (k_scale, format.k_channels), "k_zero": (k_zero, format.k_channels and format.k_zeros)}
     for name, (tensor, wants) in wanted.items():
         if (tensor is not None) != wants:
             raise ValueError(f"{op}: {name} {'is missing' if wants else 'goes with a format that has k_channels'}")
-        if wants:
-            need(op, name, tensor, dtype=torch.float32, shape=(kv_heads, format.head), like=like)
 
 
-def _flags(**flags):
-    """Constants of those that are set."""
-    return tuple((name, True) for name, flag in flags.items() if flag)
-
-
-def _decode(q, cache, table, lengths, k_scale, k_zero, format, window, scale, cap, early):
-    batch, queries, heads, d = q.shape
-    out = torch.empty_like(q)
-    lse = torch.empty((batch, queries, heads), dtype=torch.float32, device=q.device)
-    consts = _flags(LSE=True, SOFT_CAP=cap > 0, EARLY=early)
-    kernel = _cache_kernel("attention_decode", "attention_decode", format, *consts)
-    args = [batch, queries, heads, cache.shape[1], cache.shape[0], table.shape[1], window, scale]
-    if cap > 0:
-        args.append(cap)
-    args += [q.view(-1, heads, d), cache.view(torch.uint32), table, lengths]
-    args += [t for t in (k_scale, k_zero) if t is not None]
-    kernel(*args, out.view(-1, heads, d), lse.view(-1, heads))
-    return out, lse
-
-
-def _check_decode(q, cache, table, lengths, k_scale, k_zero, format, window, scale, cap, early):
-    op, format = "attention_decode", _formats[format]
-    need(op, "q", q, dtype=format.dtype, dim=4)
-    _need_cache(op, cache, format, table, lengths, q)
-    need(op, "q", q, shape=(lengths.shape[0], None, None, format.head))
+def _check_decode(op, q, cache, k_scale, k_zero, format):
+    need(op, "q", q, dim=4)
+    need(op, "cache", cache, dim=4)
     if q.shape[2] % cache.shape[1]:
         raise ValueError(f"{op}: the heads of q, {q.shape[2]}, must be a multiple of the cache's, {cache.shape[1]}")
-    _need_channels(op, format, cache.shape[1], k_scale, k_zero, q)
+    _check_channels(op, k_scale, k_zero, format)
 
 
-def _fake_decode(q, cache, table, lengths, k_scale, k_zero, format, window, scale, cap, early):
-    return torch.empty_like(q), q.new_empty(q.shape[:3], dtype=torch.float32)
-
-
-def _cast_decode(dtype, q, cache, table, lengths, k_scale, k_zero, format, *rest):
-    return q.to(_formats[format].dtype), cache, table, lengths, k_scale, k_zero, format, *rest
-
-
-_decode_op = Operator(
-    "attention_decode(Tensor q, Tensor cache, Tensor table, Tensor lengths, Tensor? k_scale, Tensor? k_zero, "
-    "str format, int window, float scale, float cap, bool early=False) -> (Tensor, Tensor)",
-    _decode,
-    _check_decode,
-    _fake_decode,
-    _cast_decode,
-)
-
-
+@operator(
+    "attention_decode", **_OF_CACHE, LSE=True, SOFT_CAP=lambda cap: cap > 0,
+    scale=lambda q, scale: q.shape[-1] ** -0.5 if scale is None else scale,
+    shapes={"batch * queries": "batch, queries"}, check=_check_decode, tensors_first=True,
+)  # fmt: skip
 def attention_decode(
     q: torch.Tensor, cache: torch.Tensor, table: torch.Tensor, lengths: torch.Tensor, format: CacheFormat, *,
     window: int = 0, scale: float | None = None, cap: float = 0.0, k_scale: torch.Tensor | None = None,
@@ -299,107 +191,41 @@ def attention_decode(
     early: lengths, table and the cache's older tokens are read while this package's launches before may still run: none
     of those since the latest launch of another kernel, such as torch's, may write them.
     """
-    scale = 1 / math.sqrt(format.head) if scale is None else scale
-    return _decode_op(q, cache, table, lengths, k_scale, k_zero, _text(format), window, scale, cap, early)
 
 
-def _append(k, v, cache, starts, table, lengths, rotation, k_scale, k_zero, format, longest, early):
-    batch, tokens, kv_heads = lengths.shape[0], k.shape[0], k.shape[1]
-    kernel = _cache_kernel("kv_append", "kv_append", format, *_flags(ROPE=rotation is not None, EARLY=early))
-    args = [batch, tokens, longest, kv_heads, cache.shape[0], table.shape[1]]
-    if rotation is not None:
-        args.append(rotation.shape[0])
-    args += [starts, table, lengths, k, v]
-    args += [t for t in (rotation, k_scale, k_zero) if t is not None]
-    kernel(*args, cache.view(torch.uint32))
-
-
-def _check_append(k, v, cache, starts, table, lengths, rotation, k_scale, k_zero, format, longest, early):
-    op, format = "kv_append", _formats[format]
-    need(op, "k", k, dtype=format.dtype, shape=(None, None, format.head))
-    need(op, "v", v, dtype=format.dtype, shape=tuple(k.shape), like=k)
-    _need_cache(op, cache, format, table, lengths, k)
-    need(op, "cache", cache, shape=(None, k.shape[1], None, None))
-    need(op, "starts", starts, dtype=torch.int32, shape=(lengths.shape[0] + 1,), like=k)
-    if rotation is not None:
-        need(op, "rotation", rotation, dtype=torch.float32, shape=(None, format.head), like=k)
-    _need_channels(op, format, k.shape[1], k_scale, k_zero, k)
-
-
-def _cast_append(dtype, k, v, cache, starts, table, lengths, rotation, k_scale, k_zero, format, *rest):
-    half = _formats[format].dtype
-    return k.to(half), v.to(half), cache, starts, table, lengths, rotation, k_scale, k_zero, format, *rest
-
-
-def _append_qkv(qkv, cache, starts, table, lengths, rotation, format, longest, early):
-    batch, tokens, kv_heads, d = lengths.shape[0], qkv.shape[0], cache.shape[1], _formats[format].head
-    heads = qkv.shape[1] // d - 2 * kv_heads
-    q = qkv.new_empty((tokens, heads, d))
-    kernel = _cache_kernel("kv_append", "kv_append", format, *_flags(QKV=True, EARLY=early))
-    sizes = [batch, tokens, longest, heads, kv_heads, cache.shape[0], table.shape[1], rotation.shape[0]]
-    kernel(
-        *sizes, starts, table, lengths, qkv.view(tokens, heads + 2 * kv_heads, d), rotation, q, cache.view(torch.uint32)
-    )
-    return q
-
-
-def _check_append_qkv(qkv, cache, starts, table, lengths, rotation, format, longest, early):
-    op, format = "qkv_append", _formats[format]
-    need(op, "qkv", qkv, dtype=format.dtype, dim=2)
-    _need_cache(op, cache, format, table, lengths, qkv)
-    kv_heads = cache.shape[1]
+def _check_qkv(op, qkv, cache, format):
+    need(op, "qkv", qkv, dim=2)
+    need(op, "cache", cache, dim=4)
+    format, kv_heads = _formats[format], cache.shape[1]
     if qkv.shape[1] % format.head or qkv.shape[1] < 2 * kv_heads * format.head:
         raise ValueError(
             f"{op}: qkv must have heads of {format.head} elements, {kv_heads} of them keys and {kv_heads} values, not "
             f"{qkv.shape[1]} columns"
         )
-    need(op, "starts", starts, dtype=torch.int32, shape=(lengths.shape[0] + 1,), like=qkv)
-    need(op, "rotation", rotation, dtype=torch.float32, shape=(None, format.head), like=qkv)
     if format.k_channels:
         raise ValueError(f"{op}: the format must not have k_channels")
 
 
-def _fake_append_qkv(qkv, cache, starts, table, lengths, rotation, format, longest, early):
-    d = _formats[format].head
-    return qkv.new_empty((qkv.shape[0], qkv.shape[1] // d - 2 * cache.shape[1], d))
+def _one_product(constants):
+    d = constants["D"]
+    return {f"heads + 2 * kv_heads, {d}": f"(heads + 2 * kv_heads) * {d}"}
 
 
-def _cast_append_qkv(dtype, qkv, cache, starts, table, lengths, rotation, format, *rest):
-    return qkv.to(_formats[format].dtype), cache, starts, table, lengths, rotation, format, *rest
-
-
-_append_qkv_op = Operator(
-    "qkv_append(Tensor qkv, Tensor(a!) cache, Tensor starts, Tensor table, Tensor lengths, Tensor rotation, "
-    "str format, int longest, bool early=False) -> Tensor",
-    _append_qkv,
-    _check_append_qkv,
-    _fake_append_qkv,
-    _cast_append_qkv,
+@operator(
+    "kv_append", **_OF_CACHE, QKV=True, shapes=_one_product, writes=("cache",), check=_check_qkv, tensors_first=True
 )
-
-
 def qkv_append(
     qkv: torch.Tensor, cache: torch.Tensor, starts: torch.Tensor, table: torch.Tensor, lengths: torch.Tensor,
     format: CacheFormat, *, longest: int, rotation: torch.Tensor, early: bool = False,
 ) -> torch.Tensor:  # fmt: skip
     """kv_append, and rope of the queries, of what one product gives: one launch; the queries, turned.
 
-    qkv: [tokens, (heads + 2 kv_heads) * head], of a token the queries, then the keys, then the values; the rest as for
-    kv_append, and formats without k_channels. Returns [tokens, heads, head].
+    qkv: [tokens, (heads + 2 * kv_heads) * head], of a token the queries, then the keys, then the values; the rest as
+    for kv_append, and formats without k_channels. Returns [tokens, heads, head].
     """
-    return _append_qkv_op(qkv, cache, starts, table, lengths, rotation, _text(format), longest, early)
 
 
-_append_op = Operator(
-    "kv_append(Tensor k, Tensor v, Tensor(a!) cache, Tensor starts, Tensor table, Tensor lengths, Tensor? rotation, "
-    "Tensor? k_scale, Tensor? k_zero, str format, int longest, bool early=False) -> ()",
-    _append,
-    _check_append,
-    lambda *args: None,
-    _cast_append,
-)
-
-
+@operator("kv_append", **_OF_CACHE, ROPE="rotation", writes=("cache",), check=_check_channels, tensors_first=True)
 def kv_append(
     k: torch.Tensor, v: torch.Tensor, cache: torch.Tensor, starts: torch.Tensor, table: torch.Tensor,
     lengths: torch.Tensor, format: CacheFormat, *, longest: int, rotation: torch.Tensor | None = None,
@@ -412,4 +238,3 @@ def kv_append(
     head], the table of rope, by which keys are turned first (half style). early: starts, table and lengths are read
     while this package's launches before may still run, as attention_decode does.
     """
-    _append_op(k, v, cache, starts, table, lengths, rotation, k_scale, k_zero, _text(format), longest, early)

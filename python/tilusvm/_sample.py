@@ -2,25 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 import math
 
-from . import program
-from ._registry import FLOATS, Operator, need, type_name
+from ._registry import FLOATS, ROWS, check_row, operator
 from ._torch import torch
-
-
-@functools.lru_cache(maxsize=64)  # a program for each top_k, which callers choose
-def _sample_kernel(dtype, top_k):
-    return program("sample", T=type_name("sample", "logits", dtype, FLOATS), TOPK=top_k)["sample"]
-
-
-def _sample(logits, temperature, top_k, top_p, seed, offset):
-    out = torch.empty(logits.shape[:-1], dtype=torch.int32, device=logits.device)
-    m, n = math.prod(logits.shape[:-1]), logits.shape[-1]
-    kernel = _sample_kernel(logits.dtype, top_k if top_k < n else 0)
-    kernel(m, n, seed, offset, temperature, top_p, logits.view(m, n), out.view(m))
-    return out
 
 
 def _is_integer(value):
@@ -49,23 +34,23 @@ def check_sampling(op: str, temperature, top_k, top_p, seed):
         raise ValueError(f"{op}: seed must be from 0 to 2^63 - 1, not {seed!r}")
 
 
-def _check_sample(logits, temperature, top_k, top_p, seed, offset):
-    need("sample", "logits", logits, dtype=FLOATS)
-    if logits.dim() < 1 or not 1 <= logits.shape[-1] <= 1 << 20:
-        raise ValueError(f"sample: logits must have 1 to 2^20 columns, not the shape {list(logits.shape)}")
-    check_sampling("sample", temperature, top_k, top_p, seed)
+def _check_sample(op, logits, temperature, top_k, top_p, seed, offset):
+    check_row(op, logits, "logits")
+    check_sampling(op, temperature, top_k, top_p, seed)
     if not _is_integer(offset) or not 0 <= offset < 1 << 63:
-        raise ValueError(f"sample: offset must be an integer from 0 to 2^63 - 1, not {offset!r}")
+        raise ValueError(f"{op}: offset must be an integer from 0 to 2^63 - 1, not {offset!r}")
 
 
-_sample_op = Operator(
-    "sample(Tensor logits, float temperature=1.0, int top_k=0, float top_p=1.0, int seed=0, int offset=0) -> Tensor",
-    _sample,
-    _check_sample,
-    lambda logits, *rest: logits.new_empty(logits.shape[:-1], dtype=torch.int32),
-)
+def _top_k(logits, temperature, top_k, top_p, seed):
+    """The constant of the program; checks what the kernel does not."""
+    check_sampling("sample", temperature, top_k, top_p, seed)
+    return top_k if top_k < logits.shape[-1] else 0
 
 
+@operator(
+    "sample", T=("logits", FLOATS), TOPK=_top_k, shapes=ROWS, check=_check_sample,
+    programs=64,  # one for each top_k, which callers choose
+)  # fmt: skip
 def sample(
     logits: torch.Tensor, temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0, seed: int = 0, offset: int = 0,
 ) -> torch.Tensor:  # fmt: skip
@@ -78,5 +63,3 @@ def sample(
     own, which is compiled when it is first used. A CUDA graph replays the seed and the offset that it was captured
     with: draw behind it.
     """
-    check_sampling("sample", temperature, top_k, top_p, seed)
-    return _sample_op(logits, temperature, top_k, top_p, seed, offset)

@@ -16,11 +16,10 @@ from typing import Any, NamedTuple
 
 from ._torch import torch
 
-from . import quantize
 from ._formats import format_of
-from ._registry import HALVES, Operator, need, need_tensor
+from ._registry import need, need_tensor, operator
 from .nn import Linear, LowBit, filled
-from .ops import check_group, group_rows, lowbit_program, packed_shape
+from .ops import LOWBIT, check_group, check_out, check_zeros, group_rows, lowbit_program
 
 __all__ = ["ExpertTiles", "Experts", "MixtureOfExperts", "matmul_experts", "tiles_of"]
 
@@ -76,79 +75,35 @@ def tiles_of(index: torch.Tensor, experts: int, rows: int) -> ExpertTiles:
 # ---- the operator ----
 
 
-def _kernel(type, group, dtype, zeros, bias, out_dtype, factor):
-    return lowbit_program(type, group, dtype, zeros, bias, out_dtype, False, factor, False, True)["matmul_lowbit"]
-
-
 @torch.compiler.assume_constant_result
 def tile_rows(type, group, dtype, zeros, device) -> tuple[int, ...]:
     """The rows that tiles may have on a device, from the least."""
     if device.type != "cuda" or torch.cuda.get_device_capability(device) < (9, 0):
         return 8, 16
-    program = lowbit_program(type, group, dtype, zeros, False, None, False, False, False, True)
+    program = lowbit_program(type, group, dtype, ZEROS=zeros, EXPERTS=True)
     return 8, 16, *(rows for rows in (32, 64) if f"matmul_lowbit_mma_{rows}x256x1" in program)
 
 
-def _run(x, tiles, packed, scales, zeros, bias, type, group, out_dtype, multiplier):
-    m, k = x.shape
-    experts, _, n = scales.shape
-    out = torch.empty(m, n, dtype=out_dtype or scales.dtype, device=x.device)
-    if m and n:
-        has = [t is not None for t in (zeros, bias, multiplier)]
-        kernel = _kernel(type, group, scales.dtype, has[0], has[1], out_dtype, has[2])
-        more = [t for t in (zeros, bias, multiplier) if t is not None]
-        kernel(m, n, k, experts, m // tiles.shape[0], x, tiles, packed, scales, *more, out)
-    return out
-
-
-def _check(x, tiles, packed, scales, zeros, bias, type, group, out_dtype, multiplier):
-    op = "matmul_experts"
-    need(op, "scales", scales, dtype=HALVES, dim=3)
+def _check(op, x, tiles, packed, scales, zeros, type, group, out_dtype):
+    need(op, "scales", scales, dim=3)
     check_group(f"{op}: ", type, group, scales.dtype)
-    need(op, "x", x, dtype=scales.dtype, dim=2, like=scales)
-    need(op, "tiles", tiles, dtype=torch.int32, dim=1, like=scales)
-    need(op, "packed", packed, dtype=torch.uint8, dim=4, like=scales)
-    experts, groups, n = scales.shape
-    rows = group_rows(group)
-    k = packed.shape[2] * rows
+    need(op, "x", x, dim=2)
+    need(op, "packed", packed, dim=4)
+    k = packed.shape[2] * group_rows(group)
     if x.shape[1] != k:
         raise ValueError(f"{op}: x must have {k} columns, as the weights have rows, not {x.shape[1]}")
     if not tiles.shape[0] or x.shape[0] % tiles.shape[0] or x.shape[0] // tiles.shape[0] not in (8, 16, 32, 64):
         raise ValueError(f"{op}: x must have 8, 16, 32 or 64 rows a tile, not {x.shape[0]} for {tiles.shape[0]} tiles")
-    if n % 8:
-        raise ValueError(f"{op}: scales must have a multiple of 8 columns, not {n}")
-    need(op, "packed", packed, shape=(experts, *packed_shape(type, group, k, n)))
-    need(op, "scales", scales, shape=(experts, k // group if group else 1, n))
-    if zeros is not None:
-        need(op, "zeros", zeros, dtype=scales.dtype, shape=tuple(scales.shape), like=scales)
-        if format_of(type).kind != "u":
-            raise ValueError(f"{op}: zeros goes with unsigned types, not with {type}")
-    if bias is not None:
-        need(op, "bias", bias, dtype=scales.dtype, shape=(experts, n), like=scales)
-    if multiplier is not None:
-        need(op, "multiplier", multiplier, dtype=torch.float32, shape=(experts,), like=scales)
-    if out_dtype not in (None, scales.dtype, torch.float32):
-        raise TypeError(f"{op}: out_dtype must be {scales.dtype} or torch.float32, not {out_dtype}")
+    if scales.shape[2] % 8:
+        raise ValueError(f"{op}: scales must have a multiple of 8 columns, not {scales.shape[2]}")
+    check_zeros(op, type, zeros)
+    check_out(op, scales, out_dtype)
 
 
-def _fake(x, tiles, packed, scales, zeros, bias, type, group, out_dtype, multiplier):
-    return x.new_empty((x.shape[0], scales.shape[2]), dtype=out_dtype or scales.dtype)
-
-
-def _cast(dtype, x, tiles, packed, scales, zeros, bias, *rest):
-    return x.to(scales.dtype), tiles, packed, scales, zeros, None if bias is None else bias.to(scales.dtype), *rest
-
-
-_operator = Operator(
-    "matmul_experts(Tensor x, Tensor tiles, Tensor packed, Tensor scales, Tensor? zeros, Tensor? bias, str type, "
-    "int group, ScalarType? out_dtype=None, Tensor? multiplier=None) -> Tensor",
-    _run,
-    _check,
-    _fake,
-    _cast,
-)
-
-
+@operator(
+    "matmul_lowbit", **LOWBIT, EXPERTS=True, check=_check,
+    rows=lambda x, tiles: x.shape[0] // tiles.shape[0] if len(tiles) else 8,
+)  # fmt: skip
 def matmul_experts(
     x: torch.Tensor, tiles: torch.Tensor, packed: torch.Tensor, scales: torch.Tensor, zeros: torch.Tensor | None = None,
     bias: torch.Tensor | None = None, *, type: str, group: int = 128, out_dtype: torch.dtype | None = None,
@@ -161,7 +116,6 @@ def matmul_experts(
     *packed_shape(type, group, k, n)]; scales: of x's type, [experts, k / group, n], or [experts, 1, n] for group 0;
     zeros: as scales; bias: [experts, n]; multiplier: f32 [experts]; out_dtype: as of matmul_lowbit.
     """
-    return _operator(x, tiles, packed, scales, zeros, bias, type, group, out_dtype, multiplier)
 
 
 # ---- layers ----
@@ -308,7 +262,7 @@ class Experts(LowBit):
         if k != self.in_features:
             x = torch.nn.functional.pad(x, (0, k - self.in_features))
         bias = filled(self.bias if bias is None else bias.to(self.dtype).contiguous(), n)
-        y = _operator(
+        y = matmul_experts.operator(
             x.contiguous(), tiles.experts, self.packed, self.scales, self.zeros, bias, self.type, self.group, None,
             self.multiplier,
         )  # fmt: skip

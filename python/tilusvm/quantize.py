@@ -188,7 +188,7 @@ def pack_strings(strings, type, group, dtype, *, zeros, bias):
     k, n = strings.shape[0], strings.shape[1] * 8 // format_of(type).bits
     packed = torch.empty(packed_shape(type, group, k, n), dtype=torch.uint8, device=strings.device)
     if strings.numel():
-        lowbit_program(type, group, dtype, zeros, bias)["pack"](k, n, strings, packed)
+        lowbit_program(type, group, dtype, ZEROS=zeros, BIAS=bias)["pack"](k, n, strings, packed)
     return packed
 
 
