@@ -1,4 +1,4 @@
-"""python -m tilusvm info: what is here."""
+"""python -m tilusvm: info, what is here; chat and bench, of a folder with a language model."""
 
 from __future__ import annotations
 
@@ -90,12 +90,49 @@ def info() -> None:
         print(f"{name:12} {text}" if len(name) <= 12 else f"{name}: {text}")
 
 
+def _models(given) -> None:
+    """chat and bench, which need torch and transformers."""
+    from .transformers import _console
+
+    getattr(_console, given.command)(given)
+
+
+def _add_models(commands) -> None:
+    """The commands for a language model in a folder."""
+    chat = commands.add_parser("chat", help="a chat with the language model of a folder")
+    bench = commands.add_parser("bench", help="tokens a second of the language model of a folder")
+    for command in (chat, bench):
+        command.set_defaults(run=_models)
+        command.add_argument("folder", type=Path, help="of a model of transformers, quantized or not")
+        command.add_argument("--device", help="cuda, cuda:1, cpu (a GPU, where there is one)")
+        command.add_argument("--type", help="quantizes the linear layers, as u4")
+        command.add_argument("--group", type=int, default=128, help="inputs that share a scale (128)")
+        command.add_argument("--cache", metavar="TYPE", help="of the cache of keys and values, as u8")
+    chat.add_argument("--system", metavar="TEXT", help="what the model is told first")
+    chat.add_argument("--context", type=int, default=4096, help="tokens of a conversation at most (4096)")
+    chat.add_argument("--new", type=int, help="tokens of an answer at most")
+    chat.add_argument("--temperature", type=float, help="draws tokens by it (as the model's configuration says)")
+    chat.add_argument("--seed", type=int, help="of what is drawn")
+    bench.add_argument("--batch", type=int, nargs="+", default=[1, 4, 16], help="sequences at a time (1 4 16)")
+    bench.add_argument("--prompt", type=int, default=512, help="tokens of a prompt (512)")
+    bench.add_argument("--new", type=int, default=128, help="tokens behind it (128)")
+    bench.add_argument("--repeat", type=int, default=3, help="runs, of which the median counts (3)")
+    bench.add_argument("--json", action="store_true", help="prints an object of JSON")
+
+
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tilusvm", description="Tilus VM from Python.")
     commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("info", help="version, devices, compilers, cache, programs")
-    parser.parse_args(arguments)
-    info()
+    shown = commands.add_parser("info", help="version, devices, compilers, cache, programs")
+    shown.set_defaults(run=lambda given: info())
+    _add_models(commands)
+    given = parser.parse_args(arguments)
+    try:
+        given.run(given)
+    except (ImportError, OSError, RuntimeError, TypeError, ValueError, tilusvm.Error) as error:
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        print(f"{parser.prog} {given.command}: {lines[0]}", file=sys.stderr)
+        return 1
     return 0
 
 
