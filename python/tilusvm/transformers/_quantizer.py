@@ -160,7 +160,8 @@ class TilusQuantizer(HfQuantizer):
 
     @property
     def is_trainable(self):
-        return False
+        """Adapters beside it are: see tilusvm.lora."""
+        return True
 
 
 def _refuse_offload(device_map):
