@@ -35,8 +35,9 @@ def exercise(value, depth=0):
 
 
 @pytest.mark.parametrize("kind", TYPES, ids=lambda kind: f"{kind.__module__}.{kind.__name__}")
-def test_objects_that_were_never_initialized(kind):
+def test_objects_that_were_never_initialized(kind, monkeypatch, tmp_path):
     """Of an extension's types there are none; of Python's every attribute gives a value or an exception."""
+    monkeypatch.chdir(tmp_path)  # `save` writes a file
     makers = [lambda: kind.__new__(kind), lambda: object.__new__(kind), lambda: copy.copy(kind.__new__(kind))]
     made = []
     for make in makers:

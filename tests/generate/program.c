@@ -51,12 +51,23 @@ static void choose_shapes(gen *g) {
 static uint32_t blocks(gen *g, uint32_t count) {
     uint32_t number = gen_integer(g, TVM_I(32), count);
     if (!gen_one_in(g, 6)) return number;
-    bool target = gen_one_in(g, 2);
-    uint32_t found =
-        gen_node(g, (tvm_expr){.op = target ? TVM_EXPR_TARGET : TVM_EXPR_MULTIPROCESSORS, .type = TVM_I(32)});
-    /* The interpreter's target is 0. */
-    uint32_t least = gen_apply(g, TVM_EXPR_MIN, found, gen_integer(g, TVM_I(32), !target));
-    return gen_apply(g, target ? TVM_EXPR_ADD : TVM_EXPR_MUL, number, least);
+    unsigned what = gen_below(g, 4);
+    if (what == 0) {
+        uint32_t has = gen_node(
+            g, (tvm_expr){.op = TVM_EXPR_HAS, .type = TVM_BOOL, .a = gen_below(g, TVM_CAPABILITY_COUNT)});
+        return gen_node(
+            g, (tvm_expr){.op = TVM_EXPR_SELECT, .type = TVM_I(32), .a = has, .b = number, .c = number});
+    }
+    if (what == 1) {
+        uint32_t found = gen_node(g, (tvm_expr){.op = TVM_EXPR_MULTIPROCESSORS, .type = TVM_I(32)});
+        return gen_apply(g, TVM_EXPR_MUL, number,
+                         gen_apply(g, TVM_EXPR_MIN, found, gen_integer(g, TVM_I(32), 1)));
+    }
+    /* The interpreter's target is 0, and so are its limits. */
+    tvm_expr leaf = {.op = what == 2 ? TVM_EXPR_TARGET : TVM_EXPR_LIMIT, .type = TVM_I(32)};
+    if (what == 3) leaf.a = gen_below(g, TVM_LIMIT_COUNT);
+    uint32_t least = gen_apply(g, TVM_EXPR_MIN, gen_node(g, leaf), gen_integer(g, TVM_I(32), 0));
+    return gen_apply(g, TVM_EXPR_ADD, number, least);
 }
 
 static void begin(gen *g) {

@@ -313,7 +313,7 @@ static tvm_status check_parts(const cursor *c, const tvm_gguf *file) {
 tvm_status tvm_gguf_read(const uint8_t *bytes, size_t size, const char *path, tvm_gguf *out,
                          tvm_diags *diags) {
     cursor c = {bytes, bytes, bytes + size, path, diags};
-    uint64_t tensors, pairs;
+    uint64_t tensors = 0, pairs = 0;
     *out = (tvm_gguf){0};
     tvm_status status = read_head(&c, &tensors, &pairs);
     if (status) return status;
