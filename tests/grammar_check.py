@@ -98,7 +98,7 @@ def check_line(grammar, mnemonics, where, line):
         if match.group() in mnemonics and (begins or after.startswith("(")):
             scope = set(scopes[match.start() : match.end()])
             check(scope in ({INSTRUCTION}, {CONTROL}), f"{where}: {match.group()}: {scope}")
-        elif re.match(r"[ ]+(?!(?:if|to|in|step)\b)(?:\w|%\w)", after):
+        elif re.match(r"[ ]+(?!(?:if|to|in|step|cost)\b)(?:\w|%\w)", after):
             # of two words side by side the first means something to the language
             check("" not in scopes[match.start() : match.end()], f"{where}: {match.group()} is no word of the language")
 
