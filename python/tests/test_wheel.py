@@ -1,7 +1,7 @@
 """The wheel: what pip installs, from a build that was made before, in a folder of its own."""
 
+import configparser
 import os
-import re
 import subprocess
 import sys
 import zipfile
@@ -52,8 +52,11 @@ def test_the_metadata_is_the_project_s(wheel):
     metadata = archive.read(f"{info}/METADATA").decode()
     for line in (f"Version: {tilusvm.__version__}", "License: Apache-2.0", "Provides-Extra: transformers"):
         assert f"\n{line}\n" in metadata
-    points = re.findall(r"^(\S+) = ", archive.read(f"{info}/entry_points.txt").decode(), re.MULTILINE)
-    assert sorted(points) == sorted(TOOLS)
+    points = configparser.ConfigParser(delimiters="=")
+    points.read_string(archive.read(f"{info}/entry_points.txt").decode())
+    assert sorted(points["console_scripts"]) == sorted(TOOLS)
+    for engine in ("vllm.general_plugins", "sglang.srt.plugins"):
+        assert list(points[engine]) == ["tilusvm"]
 
 
 def test_it_runs_alone(wheel, tmp_path):
