@@ -114,7 +114,7 @@ class Format:
 
     def zero_code(self) -> int:
         if self.kind == "t":
-            return _TABLES[self.name].index(0.0)
+            return _table(self.name).index(0.0)
         return 1 << self.bits - 1 if self.kind == "u" else 0
 
     def __repr__(self) -> str:
