@@ -1,7 +1,8 @@
 #include "bulk_ways.h"
 
 bulk_operands tvm_bulk_operands(const kernel_state *k, const tvm_insn *insn) {
-    bulk_operands o = {.tile = tvm_bulk_tile(k, tvm_operands(k->kernel, insn), &o.extents)};
+    bulk_operands o = {0};
+    o.tile = tvm_bulk_tile(k, tvm_operands(k->kernel, insn), &o.extents);
     o.barrier = o.extents + 1 + o.tile.rank;
     o.evict = o.barrier + 1 + tvm_slot_shared_layout(k, o.barrier->value)->rank;
     o.multicast = o.evict + 1;
