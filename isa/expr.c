@@ -209,6 +209,14 @@ static unsigned leaf(const tvm_ir_kernel *kernel, const tvm_expr *node) {
     }
 }
 
+bool tvm_expr_reads(const tvm_ir_kernel *kernel, uint32_t expr, uint32_t slot) {
+    const tvm_expr *node = &kernel->exprs[expr];
+    if (node->op == TVM_EXPR_SLOT) return node->a == slot;
+    for (unsigned i = 0; i < tvm_expr_arity(node); i++)
+        if (tvm_expr_reads(kernel, node->operands[i], slot)) return true;
+    return false;
+}
+
 unsigned tvm_expr_leaves(const tvm_ir_kernel *kernel, uint32_t expr) {
     const tvm_expr *node = &kernel->exprs[expr];
     unsigned arity = tvm_expr_arity(node), leaves = leaf(kernel, node);

@@ -610,6 +610,8 @@ tvm_status tvm_expr_apply(const tvm_expr *node, tvm_dtype operand_type, const tv
                           tvm_scalar *value, tvm_why *why);
 /* A scalar converted between scalar types, as `cast` defines it. */
 tvm_scalar tvm_scalar_cast(tvm_dtype to, tvm_dtype from, tvm_scalar value);
+/* Is the scalar slot read where the expression is evaluated? */
+bool tvm_expr_reads(const tvm_ir_kernel *kernel, uint32_t expr, uint32_t slot);
 /* What the leaves of an expression are, constants left out. */
 enum {
     TVM_LEAF_PARAM = 1,

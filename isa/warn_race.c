@@ -1,11 +1,12 @@
-/* One walk over the structured control of a kernel, with the accesses that some path brings here unordered.
- * Loops are walked twice, so that the accesses of one iteration are compared with those of the next. */
+/* The accesses that some path brings to each instruction unordered; the walk over a loop compares those of
+ * one iteration with those of the next. */
 #include "warn_race.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "mma.h"
+#include "paths.h"
 #include "pipeline.h"
 
 enum { MOST_STEPS = 1 << 20, MOST_PAIRS = 64 };
@@ -25,11 +26,6 @@ typedef struct access {
     const tvm_operand *indices;
     uint32_t extent[TVM_MAX_RANK]; /* of the tile, in the dimensions of the shared tensor */
 } access;
-
-typedef struct path {
-    uint8_t *levels; /* by access */
-    bool dead;       /* no path comes here */
-} path;
 
 typedef struct walk {
     const tvm_ir_program *program;
@@ -245,25 +241,17 @@ static void check_pair(walk *w, const access *a, const access *b, level left) {
 
 /* ---- paths ---- */
 
-static bool reads(const walk *w, uint32_t expr, uint32_t slot) {
-    const tvm_expr *e = &w->kernel->exprs[expr];
-    if (e->op == TVM_EXPR_SLOT) return e->a == slot;
-    for (unsigned i = 0; i < tvm_expr_arity(e); i++)
-        if (reads(w, e->operands[i], slot)) return true;
-    return false;
-}
-
 /* What the index was when the access was made is not known any more. */
-static void assign(const walk *w, path *p, uint32_t slot) {
+static void assign(const walk *w, uint8_t *levels, uint32_t slot) {
     for (uint32_t a = 0; a < w->count; a++)
-        for (unsigned d = 0; d < w->accesses[a].rank && p->levels[a]; d++)
-            if (reads(w, w->accesses[a].indices[d].value, slot)) p->levels[a] = ORDERED;
+        for (unsigned d = 0; d < w->accesses[a].rank && levels[a]; d++)
+            if (tvm_expr_reads(w->kernel, w->accesses[a].indices[d].value, slot)) levels[a] = ORDERED;
 }
 
-static void order(const walk *w, path *p, const tvm_insn *insn) {
+static void order(const walk *w, uint8_t *levels, const tvm_insn *insn) {
     for (uint32_t a = 0; a < w->count; a++) {
         bool copies = w->accesses[a].copies;
-        uint8_t *left = &p->levels[a];
+        uint8_t *left = &levels[a];
         if (insn->op == TVM_OP_COMMIT_GROUP)
             *left = *left == UNCOMMITTED ? UNORDERED : *left;
         else if (insn->op == TVM_OP_WAIT_GROUP)
@@ -277,110 +265,51 @@ static void order(const walk *w, path *p, const tvm_insn *insn) {
     }
 }
 
-static void do_plain(walk *w, path *p, uint32_t at) {
+/* A role's teams are compared with themselves alone. */
+static void forget(void *context, void *state) {
+    memset(state, ORDERED, ((const walk *)context)->count);
+}
+
+static void step(void *context, uint32_t at, void *state) {
+    walk *w = context;
+    uint8_t *levels = state;
     const tvm_insn *insn = &w->kernel->insns[at];
-    if (tvm_insn_class(insn) == TVM_CLASS_ORDER) order(w, p, insn);
+    if (w->no_memory || w->steps++ >= MOST_STEPS) return;
+    if (tvm_insn_class(insn) == TVM_CLASS_SECTION) forget(w, levels);
+    if (tvm_insn_class(insn) == TVM_CLASS_ORDER) order(w, levels, insn);
     uint32_t first = w->number[at] ? w->number[at] - 1 : w->count, end = first;
     while (end < w->count && w->accesses[end].insn == at) end++;
     for (uint32_t n = first; n < end; n++)
         for (uint32_t a = 0; a < w->count && !w->no_memory; a++)
-            if (p->levels[a]) check_pair(w, &w->accesses[a], &w->accesses[n], (level)p->levels[a]);
-    for (uint32_t n = first; n < end; n++) p->levels[n] = w->accesses[n].copies ? UNCOMMITTED : UNORDERED;
+            if (levels[a]) check_pair(w, &w->accesses[a], &w->accesses[n], (level)levels[a]);
+    for (uint32_t n = first; n < end; n++) levels[n] = w->accesses[n].copies ? UNCOMMITTED : UNORDERED;
     if (insn->result != TVM_NONE && w->kernel->slots[insn->result].kind == TVM_SLOT_SCALAR)
-        assign(w, p, insn->result);
+        assign(w, levels, insn->result);
 }
 
-/* Of a walk that is out of memory nothing more is looked at. */
-static path copy_of(walk *w, const path *p) {
-    path copy = {.levels = malloc((size_t)w->count + 1), .dead = p->dead};
-    if (copy.levels)
-        memcpy(copy.levels, p->levels, w->count);
-    else
-        w->no_memory = true;
-    return copy;
+static bool meet(void *context, void *into, const void *other) {
+    const walk *w = context;
+    uint8_t *levels = into;
+    const uint8_t *more = other;
+    bool grown = false;
+    for (uint32_t a = 0; a < w->count; a++) {
+        if (levels[a] >= more[a]) continue;
+        levels[a] = more[a];
+        grown = true;
+    }
+    return grown;
 }
-
-static void meet(const walk *w, path *into, const path *other) {
-    if (other->dead || !other->levels || !into->levels) return;
-    for (uint32_t a = 0; a < w->count; a++)
-        if (into->dead || into->levels[a] < other->levels[a]) into->levels[a] = other->levels[a];
-    into->dead = false;
-}
-
-static void forget(const walk *w, path *p) {
-    memset(p->levels, ORDERED, w->count);
-}
-
-/* Paths that leave the enclosing loop, and paths that go on with its next iteration. */
-typedef struct jumps {
-    path out, next;
-} jumps;
-
-static void walk_range(walk *w, path *p, uint32_t from, uint32_t end, jumps *around);
 
 /* A loop is taken to run once at least. */
-static void walk_loop(walk *w, path *p, uint32_t at) {
-    const tvm_insn *loop = &w->kernel->insns[at];
-    jumps around = {.out = copy_of(w, p), .next = copy_of(w, p)};
-    around.out.dead = around.next.dead = true;
-    for (unsigned turn = 0; turn < 2 && !w->no_memory; turn++) {
-        if (loop->result != TVM_NONE) assign(w, p, loop->result);
-        walk_range(w, p, at + 1, loop->match, &around);
-        meet(w, p, &around.next);
-    }
-    if (!w->no_memory) meet(w, p, &around.out);
-    free(around.out.levels);
-    free(around.next.levels);
-}
-
-static void walk_branch(walk *w, path *p, uint32_t at, jumps *around) {
-    const tvm_insn *opener = &w->kernel->insns[at], *middle = &w->kernel->insns[opener->match];
-    bool has_else = tvm_insn_class(middle) == TVM_CLASS_ELSE;
-    path other = copy_of(w, p);
-    if (!w->no_memory) walk_range(w, p, at + 1, opener->match, around);
-    if (!w->no_memory && has_else) walk_range(w, &other, opener->match + 1, middle->match, around);
-    if (!w->no_memory) meet(w, p, &other);
-    free(other.levels);
-}
-
-/* Teams of a role are compared with themselves alone. */
-static void walk_role(walk *w, path *p, uint32_t at) {
-    forget(w, p);
-    walk_range(w, p, at + 1, w->kernel->insns[at].match, NULL);
-    forget(w, p);
-    p->dead = false;
-}
-
-static void walk_range(walk *w, path *p, uint32_t from, uint32_t end, jumps *around) {
-    for (uint32_t at = from; at < end && !w->no_memory && !p->dead && w->steps < MOST_STEPS; at++) {
-        const tvm_insn *insn = &w->kernel->insns[at];
-        w->steps++;
-        switch (tvm_insn_class(insn)) {
-        case TVM_CLASS_LOOP:
-            walk_loop(w, p, at);
-            at = insn->match;
-            break;
-        case TVM_CLASS_BRANCH:
-            walk_branch(w, p, at, around);
-            at = tvm_insn_class(&w->kernel->insns[insn->match]) == TVM_CLASS_ELSE
-                     ? w->kernel->insns[insn->match].match
-                     : insn->match;
-            break;
-        case TVM_CLASS_SECTION:
-            walk_role(w, p, at);
-            at = insn->match;
-            break;
-        case TVM_CLASS_JUMP:
-            if (around) meet(w, insn->op == TVM_OP_BREAK ? &around->out : &around->next, p);
-            p->dead = true;
-            break;
-        case TVM_CLASS_EXIT:
-            p->dead = true;
-            break;
-        default:
-            do_plain(w, p, at);
-        }
-    }
+static void walk_paths(walk *w) {
+    const tvm_paths paths = {.kernel = w->kernel,
+                             .context = w,
+                             .size = w->count,
+                             .meet = meet,
+                             .step = step,
+                             .leave_role = forget,
+                             .loops_run = true};
+    if (!tvm_paths_walk(&paths)) w->no_memory = true;
 }
 
 static void walk_kernel(walk *w) {
@@ -393,12 +322,7 @@ static void walk_kernel(walk *w) {
     if (!w->accesses || !w->number || !w->tiles) {
         w->no_memory = true;
     } else if (find_accesses(w)) {
-        path p = {.levels = calloc((size_t)w->count + 1, 1)};
-        if (p.levels)
-            walk_range(w, &p, 0, kernel->insn_count, NULL);
-        else
-            w->no_memory = true;
-        free(p.levels);
+        walk_paths(w);
     }
     free(w->accesses);
     free(w->number);

@@ -51,21 +51,12 @@ static uint32_t index_of(const tvm_operand *barrier) {
 static bool same_expr(const proof *p, uint32_t a, uint32_t b) {
     const tvm_expr *x = &p->kernel->exprs[a], *y = &p->kernel->exprs[b];
     const uint32_t of_x[3] = {x->a, x->b, x->c}, of_y[3] = {y->a, y->b, y->c};
-    unsigned arity = tvm_expr_op_info(x->op)->arity;
+    unsigned arity = tvm_expr_arity(x);
     if (a == b) return true;
     if (x->op != y->op || !tvm_dtype_same(x->type, y->type) || x->value.i != y->value.i) return false;
     for (unsigned i = 0; i < 3; i++)
         if (i < arity ? !same_expr(p, of_x[i], of_y[i]) : of_x[i] != of_y[i]) return false;
     return true;
-}
-
-static bool reads(const proof *p, uint32_t expr, uint32_t slot) {
-    const tvm_expr *e = &p->kernel->exprs[expr];
-    const uint32_t operands[3] = {e->a, e->b, e->c};
-    if (e->op == TVM_EXPR_SLOT) return e->a == slot;
-    for (unsigned i = 0; i < tvm_expr_op_info(e->op)->arity; i++)
-        if (reads(p, operands[i], slot)) return true;
-    return false;
 }
 
 /* Does the event come at the same mbarrier after the instruction, on the same straight line? */
@@ -76,8 +67,8 @@ static bool follows(const proof *p, uint32_t at, tvm_opcode op) {
         tvm_op_class class = tvm_insn_class(insn);
         if (is_event(p, insn, op) && same_expr(p, index_of(barrier_of(p, insn)), index)) return true;
         if (class <= TVM_CLASS_JUMP || class == TVM_CLASS_EXIT || class == TVM_CLASS_SECTION ||
-            (insn->result != TVM_NONE && reads(p, index, insn->result))) {
-            bool plain = insn->op == TVM_OP_LET && !reads(p, index, insn->result);
+            (insn->result != TVM_NONE && tvm_expr_reads(p->kernel, index, insn->result))) {
+            bool plain = insn->op == TVM_OP_LET && !tvm_expr_reads(p->kernel, index, insn->result);
             if (!plain) return false;
         }
     }
@@ -231,7 +222,7 @@ static bool same_name(names *n, uint32_t a, uint32_t b) {
 static bool match_expr(names *n, uint32_t a, uint32_t b) {
     const tvm_expr *x = &n->p->kernel->exprs[a], *y = &n->p->kernel->exprs[b];
     const uint32_t of_x[3] = {x->a, x->b, x->c}, of_y[3] = {y->a, y->b, y->c};
-    unsigned arity = tvm_expr_op_info(x->op)->arity;
+    unsigned arity = tvm_expr_arity(x);
     if (x->op != y->op || !tvm_dtype_same(x->type, y->type) || x->value.i != y->value.i) return false;
     if (x->op == TVM_EXPR_SLOT) return same_name(n, x->a, y->a);
     for (unsigned i = 0; i < 3; i++)

@@ -50,6 +50,10 @@ const char *tvm_arithmetic_suffix(tvm_dtype type) {
     return type.bits == 64 ? "u64" : "u32";
 }
 
+const char *tvm_test_name(tvm_compare test, tvm_dtype type) {
+    return test == TVM_NE && type.kind == TVM_KIND_FLOAT ? "neu" : tvm_compare_names[test];
+}
+
 reg tvm_pack_pair(emitter *e, reg low, reg high) {
     reg word = tvm_new_r(e);
     tvm_emit(e, "mov.b32 %s, {%s, %s};", word.name, low.name, high.name);

@@ -29,6 +29,9 @@ const char *tvm_element_suffix(tvm_dtype type);
  * not computed in a register of their own here, but give "f32". */
 const char *tvm_arithmetic_suffix(tvm_dtype type);
 
+/* The test of setp: a NaN differs from everything. */
+const char *tvm_test_name(tvm_compare test, tvm_dtype type);
+
 /* Two 16-bit registers as the halves of a word. */
 reg tvm_pack_pair(emitter *e, reg low, reg high);
 /* An f16 or bf16 register as f32, exact but for the payload of a NaN; and back, rounded to nearest even. */

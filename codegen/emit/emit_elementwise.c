@@ -308,9 +308,7 @@ tvm_status tvm_emit_UNARY(emitter *e, const tvm_insn *insn) {
 /* ---- compare ---- */
 
 static bool emit_compare(emitter *e, void *work) {
-    static const char *const tests[TVM_COMPARE_COUNT] = {"eq", "ne", "lt", "le", "gt", "ge"};
     const elementwise *w = work;
-    bool unordered = w->compare == TVM_NE && w->type.kind == TVM_KIND_FLOAT; /* true of NaN */
     element_writer writer;
     if (!begin(e, w, &writer)) return false;
     e->compared = e->k->insn, e->compared_pred = e->next_pred;
@@ -318,7 +316,7 @@ static bool emit_compare(emitter *e, void *work) {
     for (uint32_t l = 0; l < w->locals; l++) {
         reg x = source_number(e, w, &w->sources[0], l), y = source_number(e, w, &w->sources[1], l);
         reg predicate = tvm_pred(e->compared_pred + l), d = tvm_new_r(e);
-        tvm_emit(e, "setp.%s%s.%s %s, %s, %s;", tests[w->compare], unordered ? "u" : "",
+        tvm_emit(e, "setp.%s.%s %s, %s, %s;", tvm_test_name(w->compare, w->type),
                  tvm_arithmetic_suffix(w->type), predicate.name, x.name, y.name);
         tvm_emit(e, "selp.b32 %s, 1, 0, %s;", d.name, predicate.name);
         tvm_write_element(e, &writer, d);

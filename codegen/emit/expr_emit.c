@@ -4,20 +4,8 @@
 #include <string.h>
 
 #include "analysis.h"
-#include "emit.h"
+#include "operations.h"
 #include "params.h"
-
-static reg new_of(emitter *e, tvm_dtype type) {
-    if (type.kind == TVM_KIND_FLOAT) return type.bits == 64 ? tvm_new_fd(e) : tvm_new_f(e);
-    return type.bits == 64 ? tvm_new_rd(e) : tvm_new_r(e);
-}
-
-/* ".s32", ".u64", ".f32", ... as the operand of arithmetic; bool counts as .u32. */
-static const char *arithmetic_type(tvm_dtype type) {
-    if (type.kind == TVM_KIND_FLOAT) return type.bits == 64 ? "f64" : "f32";
-    if (type.kind == TVM_KIND_INT) return type.bits == 64 ? "s64" : "s32";
-    return type.bits == 64 ? "u64" : "u32";
-}
 
 static const char *bits_type(tvm_dtype type) {
     return type.kind != TVM_KIND_BOOL && type.bits == 64 ? "b64" : "b32";
@@ -63,13 +51,12 @@ static bool constant_code(const emitter *e, uint32_t expr, uint64_t *code) {
 }
 
 static void emit_comparison(emitter *e, const tvm_expr *node, const char *destination) {
-    static const char *const integer[] = {"lt", "le", "gt", "ge", "eq", "ne"};
-    static const char *const floating[] = {"lt", "le", "gt", "ge", "eq", "neu"};
     tvm_dtype type = node_of(e->k, node->a)->type;
     reg a = tvm_emit_expr(e, node->a), b = tvm_emit_expr(e, node->b);
-    unsigned which = node->op - TVM_EXPR_LT;
-    tvm_emit(e, "setp.%s.%s %s, %s, %s;", type.kind == TVM_KIND_FLOAT ? floating[which] : integer[which],
-             arithmetic_type(type), destination, a.name, b.name);
+    unsigned test =
+        node->op < TVM_EXPR_EQ ? node->op - TVM_EXPR_LT + TVM_LT : node->op - TVM_EXPR_EQ + TVM_EQ;
+    tvm_emit(e, "setp.%s.%s %s, %s, %s;", tvm_test_name((tvm_compare)test, type), tvm_arithmetic_suffix(type),
+             destination, a.name, b.name);
 }
 
 reg tvm_emit_condition(emitter *e, uint32_t expr) {
@@ -92,10 +79,10 @@ reg tvm_emit_condition(emitter *e, uint32_t expr) {
     reg value = tvm_emit_expr(e, expr);
     tvm_dtype type = node->type;
     if (type.kind == TVM_KIND_FLOAT)
-        tvm_emit(e, "setp.neu.%s %s, %s, %s;", arithmetic_type(type), p.name, value.name,
+        tvm_emit(e, "setp.neu.%s %s, %s, %s;", tvm_arithmetic_suffix(type), p.name, value.name,
                  type.bits == 64 ? "0d0000000000000000" : "0f00000000");
     else
-        tvm_emit(e, "setp.ne.%s %s, %s, 0;", arithmetic_type(type), p.name, value.name);
+        tvm_emit(e, "setp.ne.%s %s, %s, 0;", tvm_arithmetic_suffix(type), p.name, value.name);
     return p;
 }
 
@@ -126,67 +113,30 @@ static void emit_shift(emitter *e, const tvm_expr *node, reg a, reg b, reg out) 
     if (node->op == TVM_EXPR_SHL)
         tvm_emit(e, "shl.%s %s, %s, %s;", bits_type(node->type), out.name, a.name, count.name);
     else
-        tvm_emit(e, "shr.%s %s, %s, %s;", arithmetic_type(node->type), out.name, a.name, count.name);
+        tvm_emit(e, "shr.%s %s, %s, %s;", tvm_arithmetic_suffix(node->type), out.name, a.name, count.name);
 }
 
 static void emit_cdiv(emitter *e, const tvm_expr *node, reg a, reg b, reg out) {
-    const char *type = arithmetic_type(node->type);
-    reg sum = new_of(e, node->type), less = new_of(e, node->type);
+    const char *type = tvm_arithmetic_suffix(node->type);
+    reg sum = tvm_new_element(e, node->type), less = tvm_new_element(e, node->type);
     tvm_emit(e, "add.%s %s, %s, %s;", type, sum.name, a.name, b.name);
     tvm_emit(e, "add.%s %s, %s, -1;", node->type.bits == 64 ? "s64" : "s32", less.name, sum.name);
     tvm_emit(e, "div.%s %s, %s, %s;", type, out.name, less.name, b.name);
 }
 
+/* The element-wise operation that the operator means, of one element; without its care for a divisor of 0,
+ * which is an error here. */
 static void emit_arithmetic(emitter *e, const tvm_expr *node, reg a, reg b, reg out) {
-    const char *type = arithmetic_type(node->type);
-    bool is_float = node->type.kind == TVM_KIND_FLOAT;
-    const char *operation = "add";
-    switch (node->op) {
-    case TVM_EXPR_ADD:
-        operation = is_float ? "add.rn" : "add";
-        break;
-    case TVM_EXPR_SUB:
-        operation = is_float ? "sub.rn" : "sub";
-        break;
-    case TVM_EXPR_MUL:
-        operation = is_float ? "mul.rn" : "mul.lo";
-        break;
-    case TVM_EXPR_DIV:
-        operation = is_float ? "div.rn" : "div";
-        break;
-    case TVM_EXPR_MOD:
-        operation = "rem";
-        break;
-    case TVM_EXPR_MIN:
-        operation = "min";
-        break;
-    case TVM_EXPR_MAX:
-        operation = "max";
-        break;
-    case TVM_EXPR_AND:
-        operation = "and";
-        type = bits_type(node->type);
-        break;
-    case TVM_EXPR_OR:
-        operation = "or";
-        type = bits_type(node->type);
-        break;
-    case TVM_EXPR_LAND:
-        operation = "and";
-        type = "b32";
-        break;
-    case TVM_EXPR_LOR:
-        operation = "or";
-        type = "b32";
-        break;
-    case TVM_EXPR_XOR:
-        operation = "xor";
-        type = bits_type(node->type);
-        break;
-    default:
-        break;
-    }
-    tvm_emit(e, "%s.%s %s, %s, %s;", operation, type, out.name, a.name, b.name);
+    const operation *o = tvm_operation_of(tvm_expr_op_info(node->op)->instruction);
+    const char *type = tvm_arithmetic_suffix(node->type);
+    if (node->type.kind != TVM_KIND_FLOAT && (node->op == TVM_EXPR_DIV || node->op == TVM_EXPR_MOD))
+        tvm_emit(e, "%s.%s %s, %s, %s;", node->op == TVM_EXPR_DIV ? "div" : "rem", type, out.name, a.name,
+                 b.name);
+    else if (node->op == TVM_EXPR_LAND || node->op == TVM_EXPR_LOR)
+        tvm_emit(e, "%s.b32 %s, %s, %s;", node->op == TVM_EXPR_LAND ? "and" : "or", out.name, a.name, b.name);
+    else
+        tvm_emit_sequence_to(e, tvm_operation_single(o, false, node->type),
+                             (sequence_type){type, 'r', node->type.bits}, (reg[3]){a, b}, out);
 }
 
 /* Of a word not by neg, nor by sub from 0: ptxas 13.0 makes one instruction of two min or max, for sm_90 and
@@ -233,7 +183,7 @@ static void emit_binary(emitter *e, const tvm_expr *node, reg out) {
 
 static void emit_unary(emitter *e, const tvm_expr *node, reg out) {
     reg a = tvm_emit_expr(e, node->a);
-    const char *type = arithmetic_type(node->type);
+    const char *type = tvm_arithmetic_suffix(node->type);
     if (node->op == TVM_EXPR_NOT)
         tvm_emit(e, "not.%s %s, %s;", bits_type(node->type), out.name, a.name);
     else if (node->op == TVM_EXPR_LNOT)
@@ -248,7 +198,7 @@ static void emit_select(emitter *e, const tvm_expr *node, reg out) {
     reg p = tvm_emit_condition(e, node->a);
     reg a = tvm_emit_expr(e, node->b), b = tvm_emit_expr(e, node->c);
     const char *type =
-        node->type.kind == TVM_KIND_FLOAT ? arithmetic_type(node->type) : bits_type(node->type);
+        node->type.kind == TVM_KIND_FLOAT ? tvm_arithmetic_suffix(node->type) : bits_type(node->type);
     tvm_emit(e, "selp.%s %s, %s, %s, %s;", type, out.name, a.name, b.name, p.name);
 }
 
@@ -264,7 +214,7 @@ static reg emit_node(emitter *e, const tvm_expr *node) {
     if (node->op == TVM_EXPR_CAST)
         return tvm_emit_convert(e, node->type, node_of(e->k, node->a)->type, tvm_emit_expr(e, node->a),
                                 false);
-    reg out = new_of(e, node->type);
+    reg out = tvm_new_element(e, node->type);
     if (node->op == TVM_EXPR_BLOCK || node->op == TVM_EXPR_GRID) {
         tvm_emit(e, "mov.u32 %s, %%%s.%c;", out.name, node->op == TVM_EXPR_BLOCK ? "ctaid" : "nctaid",
                  axes[node->a < 3 ? node->a : 0]);

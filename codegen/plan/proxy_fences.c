@@ -3,10 +3,11 @@
  * A fence costs tens of cycles, as much as a barrier, and an arrival stands in each turn of a consumer's
  * loop; so it is left out where no thread can have written since its last one to memory that the
  * asynchronous proxy touches. "May have written" is a set of warps, as what a role's do says nothing of those
- * of the next one, which run beside them. It flows along the instructions; where paths meet, either will do;
- * at a loop's head it is the least solution that holds for all turns. */
+ * of the next one, which run beside them. It flows along the instructions; where paths meet, either will do.
+ */
 #include <stdlib.h>
 
+#include "paths.h"
 #include "proxy_fences.h"
 #include "shared_view.h"
 #include "wgmma_impl.h"
@@ -14,19 +15,10 @@
 /* Bit w: warp w of the block. */
 typedef uint32_t warp_set;
 
-typedef struct frame {
-    uint32_t opener;
-    warp_set other;     /* a branch: at the end of its other path so far; a loop: where it ends */
-    warp_set continues; /* what jumps to the head of a loop have */
-} frame;
-
-typedef struct walk {
+typedef struct fences {
     kernel_state *k;
-    warp_set written, active; /* active: the warps that do the instruction */
-    frame frames[TVM_MAX_DEPTH];
-    unsigned depth;
-    bool grown;
-} walk;
+    warp_set active; /* the warps that do the instruction */
+} fences;
 
 /* The memory of a shared tensor, or of what it is a view of. */
 typedef struct span {
@@ -96,87 +88,51 @@ static bool writes(const kernel_state *k, const tvm_insn *insn) {
 }
 
 /* Does every thread come to a fence there, where one is needed? */
-static bool fences(const tvm_insn *insn) {
+static bool fences_at(const tvm_insn *insn) {
     return tvm_insn_class(insn) == TVM_CLASS_ORDER && tvm_op(insn->op)->effects & TVM_EFFECT_BARRIER;
-}
-
-static frame *innermost_loop(walk *w) {
-    unsigned d = w->depth;
-    while (d > 1 && tvm_insn_class(&w->k->kernel->insns[w->frames[d - 1].opener]) != TVM_CLASS_LOOP) d--;
-    return &w->frames[d - 1];
 }
 
 static warp_set warps_of(uint32_t first, uint32_t end) {
     return (warp_set)((UINT64_C(1) << end) - (UINT64_C(1) << first));
 }
 
-/* Adds to what is known of an instruction. */
-static void grow(walk *w, uint32_t at, warp_set written) {
-    warp_set *unfenced = &w->k->bulk.unfenced[at];
-    if (written & ~*unfenced) w->grown = true;
-    *unfenced |= written;
+static bool meet(void *context, void *into, const void *other) {
+    warp_set *written = into, more = *(const warp_set *)other;
+    (void)context;
+    bool grown = more & ~*written;
+    *written |= more;
+    return grown;
 }
 
-static void close_frame(walk *w) {
-    frame *f = &w->frames[--w->depth];
-    tvm_op_class class = tvm_insn_class(&w->k->kernel->insns[f->opener]);
-    if (class == TVM_CLASS_LOOP) {
-        grow(w, f->opener, w->written | f->continues);
-        w->written = w->k->bulk.unfenced[f->opener];
+static void step(void *context, uint32_t at, void *state) {
+    fences *f = context;
+    warp_set *written = state, *unfenced = &f->k->bulk.unfenced[at];
+    const tvm_insn *insn = &f->k->kernel->insns[at];
+    bool is_written = writes(f->k, insn);
+    *unfenced |= *written & f->active;
+    if (is_written) *unfenced |= f->active; /* its own are fenced, too */
+    if (tvm_insn_class(insn) == TVM_CLASS_SECTION) {
+        tvm_role role = tvm_role_of(f->k->kernel, insn);
+        f->active = warps_of(role.first, role.end);
     }
-    if (class == TVM_CLASS_SECTION) w->active = warps_of(0, w->k->kernel->warps);
-    w->written |= f->other;
+    if (fences_at(insn)) *written &= ~f->active;
+    if (is_written) *written |= f->active;
 }
 
-static void walk_insn(walk *w, uint32_t at) {
-    const tvm_insn *insn = &w->k->kernel->insns[at];
-    tvm_op_class class = tvm_insn_class(insn);
-    bool is_written = writes(w->k, insn);
-    grow(w, at, class == TVM_CLASS_LOOP ? w->written : w->written & w->active);
-    if (is_written) grow(w, at, w->active); /* its own are fenced, too */
-    switch (class) {
-    case TVM_CLASS_LOOP:
-        w->frames[w->depth++] = (frame){.opener = at};
-        w->written = w->k->bulk.unfenced[at];
-        break;
-    case TVM_CLASS_SECTION: {
-        tvm_role role = tvm_role_of(w->k->kernel, insn);
-        w->frames[w->depth++] = (frame){.opener = at};
-        w->active = warps_of(role.first, role.end);
-        break;
-    }
-    case TVM_CLASS_BRANCH:
-        w->frames[w->depth++] = (frame){.opener = at, .other = w->written};
-        break;
-    case TVM_CLASS_ELSE: {
-        warp_set then = w->written;
-        w->written = w->frames[w->depth - 1].other;
-        w->frames[w->depth - 1].other = then;
-        break;
-    }
-    case TVM_CLASS_END:
-        close_frame(w);
-        break;
-    case TVM_CLASS_JUMP:
-        if (insn->op == TVM_OP_BREAK)
-            innermost_loop(w)->other |= w->written;
-        else
-            innermost_loop(w)->continues |= w->written;
-        break;
-    default:
-        if (fences(insn)) w->written &= ~w->active;
-        if (is_written) w->written |= w->active;
-    }
+static void leave_role(void *context, void *state) {
+    fences *f = context;
+    (void)state;
+    f->active = warps_of(0, f->k->kernel->warps);
 }
 
 tvm_status tvm_proxy_plan(kernel_state *k) {
+    fences f = {.k = k, .active = warps_of(0, k->kernel->warps)};
+    const tvm_paths paths = {.kernel = k->kernel,
+                             .context = &f,
+                             .size = sizeof(warp_set),
+                             .meet = meet,
+                             .step = step,
+                             .leave_role = leave_role};
     k->bulk.unfenced = calloc(k->kernel->insn_count + (size_t)1, sizeof *k->bulk.unfenced);
-    if (!k->bulk.unfenced) return tvm_diag_no_memory(k->diags);
-    bool grown = true;
-    while (grown) {
-        walk w = {.k = k, .active = warps_of(0, k->kernel->warps)};
-        for (uint32_t i = 0; i < k->kernel->insn_count; i++) walk_insn(&w, i);
-        grown = w.grown;
-    }
-    return TVM_OK;
+    return k->bulk.unfenced && tvm_paths_walk(&paths) ? TVM_OK : tvm_diag_no_memory(k->diags);
 }

@@ -12,6 +12,7 @@
  * warps up. */
 #include <stdlib.h>
 
+#include "paths.h"
 #include "shared_view.h"
 #include "view.h"
 #include "groups.h"
@@ -161,99 +162,36 @@ unsigned tvm_wgmma_may_be_pending(const kernel_state *k, const wait_set *set, co
 
 /* ---- ages at the heads of loops ---- */
 
-typedef struct frame {
-    uint32_t opener;
-    wait_set other;     /* a branch: what its other path has so far; a loop: what jumps to its end have */
-    wait_set continues; /* what jumps to the head of a loop have */
-} frame;
-
-typedef struct walk {
-    kernel_state *k;
-    wait_set now;
-    frame frames[TVM_MAX_DEPTH];
-    unsigned depth;
-    bool grown;
-} walk;
-
-static frame *innermost_loop(walk *w) {
-    unsigned d = w->depth;
-    while (d > 1 && tvm_insn_class(&w->k->kernel->insns[w->frames[d - 1].opener]) != TVM_CLASS_LOOP) d--;
-    return &w->frames[d - 1];
+static bool meet(void *context, void *into, const void *other) {
+    (void)context;
+    return tvm_waits_add(into, other);
 }
 
-static void open_frame(walk *w, uint32_t at, bool is_loop) {
-    wait_set *head = &w->k->wgmma->heads[at];
-    frame *f = &w->frames[w->depth++];
-    *f = (frame){.opener = at, .other = w->now};
-    if (!is_loop) return;
-    if (tvm_waits_add(head, &w->now)) w->grown = true;
-    f->other = w->now = *head;
+static void step(void *context, uint32_t at, void *state) {
+    const kernel_state *k = context;
+    const struct wgmma_plan *s = k->wgmma;
+    if (tvm_insn_class(&k->kernel->insns[at]) == TVM_CLASS_LOOP) s->heads[at] = *(const wait_set *)state;
+    tvm_waits_end(state, tvm_wgmma_may_be_pending(k, state, &k->kernel->insns[at]));
+    if (s->role[at] != WGMMA_FIRST) return;
+    tvm_waits_commit(state, s->product[at] - 1);
+    if (s->products[s->product[at] - 1].is_paced) tvm_waits_end(state, 1);
 }
 
-static void close_frame(walk *w) {
-    frame *f = &w->frames[--w->depth];
-    if (tvm_insn_class(&w->k->kernel->insns[f->opener]) == TVM_CLASS_LOOP) {
-        tvm_waits_add(&w->now, &f->continues);
-        if (tvm_waits_add(&w->k->wgmma->heads[f->opener], &w->now)) w->grown = true;
-        w->now = w->k->wgmma->heads[f->opener];
-    }
-    /* a role waits for all at its beginning and at its end */
-    if (tvm_insn_class(&w->k->kernel->insns[f->opener]) == TVM_CLASS_SECTION)
-        w->now = (wait_set){{0}};
-    else
-        tvm_waits_add(&w->now, &f->other);
+/* A role waits for all at its beginning and at its end. */
+static void leave_role(void *context, void *state) {
+    (void)context;
+    *(wait_set *)state = (wait_set){{0}};
 }
 
-static void walk_jump(walk *w, const tvm_insn *insn) {
-    frame *loop = innermost_loop(w);
-    tvm_waits_add(insn->op == TVM_OP_BREAK ? &loop->other : &loop->continues, &w->now);
-    w->now = (wait_set){{0}};
-}
-
-static void walk_insn(walk *w, uint32_t at) {
-    const struct wgmma_plan *s = w->k->wgmma;
-    const tvm_insn *insn = &w->k->kernel->insns[at];
-    tvm_waits_end(&w->now, tvm_wgmma_may_be_pending(w->k, &w->now, insn));
-    if (s->role[at] == WGMMA_FIRST) {
-        tvm_waits_commit(&w->now, s->product[at] - 1);
-        if (s->products[s->product[at] - 1].is_paced) tvm_waits_end(&w->now, 1);
-    }
-    switch (tvm_insn_class(insn)) {
-    case TVM_CLASS_LOOP:
-    case TVM_CLASS_BRANCH:
-    case TVM_CLASS_SECTION:
-        open_frame(w, at, tvm_insn_class(insn) == TVM_CLASS_LOOP);
-        break;
-    case TVM_CLASS_ELSE: {
-        wait_set then = w->now;
-        w->now = w->frames[w->depth - 1].other;
-        w->frames[w->depth - 1].other = then;
-        break;
-    }
-    case TVM_CLASS_END:
-        close_frame(w);
-        break;
-    case TVM_CLASS_JUMP:
-        walk_jump(w, insn);
-        break;
-    default:
-        break;
-    }
-}
-
-/* Each pass carries what a turn leaves to the heads of the loops around it, so there are not many. */
 tvm_status tvm_wgmma_plan_waits(kernel_state *k) {
+    const tvm_paths paths = {.kernel = k->kernel,
+                             .context = k,
+                             .size = sizeof(wait_set),
+                             .meet = meet,
+                             .step = step,
+                             .leave_role = leave_role};
     struct wgmma_plan *s = k->wgmma;
     if (!s->used) return TVM_OK;
     s->heads = calloc(k->kernel->insn_count + (size_t)1, sizeof *s->heads);
-    walk *w = calloc(1, sizeof *w);
-    tvm_status status = s->heads && w ? TVM_OK : tvm_diag_no_memory(k->diags);
-    bool grown = status == TVM_OK;
-    while (grown) {
-        *w = (walk){.k = k};
-        for (uint32_t i = 0; i < k->kernel->insn_count; i++) walk_insn(w, i);
-        grown = w->grown;
-    }
-    free(w);
-    return status;
+    return s->heads && tvm_paths_walk(&paths) ? TVM_OK : tvm_diag_no_memory(k->diags);
 }
