@@ -5,9 +5,9 @@
 #include "assembler.h"
 
 /* Serves one client on standard input and output (Language Server Protocol 3.17) until it says exit, or its
- * end of the input closes. Documents are assembled with options' include_dirs; warn_race: with what -W race
- * warns of, too. The exit status: 0 when the client said shutdown and exit; else 1, also where its messages
+ * end of the input closes. Documents are assembled with options' include_dirs; warnings: the kinds of
+ * warnings.h. The exit status: 0 when the client said shutdown and exit; else 1, also where its messages
  * cannot be told apart any more, which is said on standard error. */
-int tvm_lsp_run(const tvm_assembler_options *options, bool warn_race);
+int tvm_lsp_run(const tvm_assembler_options *options, unsigned warnings);
 
 #endif

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "warn_race.h"
+#include "warnings.h"
 
 json_t *lsp_string(const char *text) {
     json_t *string = json_string(text);
@@ -198,7 +198,7 @@ static void assemble(lsp_server *server, lsp_document *document) {
     document->stale = false;
     tvm_status status =
         tvm_assemble_text(document->text, document->length, document->path, &options, &program, &diags);
-    if (status == TVM_OK && server->warn_race) status = tvm_warn_races(program, &diags);
+    if (status == TVM_OK) status = tvm_warnings_find(program, server->warnings, &diags);
     tvm_ir_program_free(program);
     if (status == TVM_NO_MEMORY) server->failed = true;
     if (layouts.size && !layouts.failed) {

@@ -39,7 +39,7 @@ typedef struct lsp_document {
 typedef struct lsp_server {
     lsp_stream stream;
     const tvm_assembler_options *options;
-    bool warn_race;
+    unsigned warnings;          /* of warnings.h */
     bool initialized, stopping; /* by shutdown */
     bool utf8;                  /* columns are bytes; else UTF-16 code units */
     bool failed;                /* out of memory, or nobody reads what is written */

@@ -13,7 +13,7 @@
 #include "source_file.h"
 #include "tool.h"
 #include "vbc.h"
-#include "warn_race.h"
+#include "warnings.h"
 
 #include "config.h"
 
@@ -36,7 +36,8 @@ typedef struct arguments {
     bool print_layout, print_packing;
     tvm_picture_request picture; /* of one of both */
     const char *svg;             /* the file; NULL: text to standard output */
-    bool no_lines, warn_race;
+    bool no_lines;
+    unsigned warnings;
     bool check;
     bool layouts;
     bool lsp;
@@ -49,7 +50,10 @@ static const struct argp_option options[] = {
      "write the bytecode to FILE (-: standard output); the default is the input's name with .vbc", 0},
     {"check", OPTION_CHECK, NULL, 0, "verify the program and write nothing", 0},
     {"layouts", OPTION_LAYOUTS, NULL, 0, "list each tensor's layout and why it has it, and write nothing", 0},
-    {"warn", 'W', "race", 0, "warn of accesses of shared memory that nothing orders on some path", 0},
+    {"warn", 'W', "race|no-reduce", 0,
+     "race: warn of accesses of shared memory that nothing orders on some path; no-reduce: do not warn of reductions "
+     "of what lies outside of a tensor",
+     0},
     {"lsp", OPTION_LSP, NULL, 0,
      "serve an editor on standard input and output (Language Server Protocol); no file", 0},
     {"no-lines", OPTION_NO_LINES, NULL, 0, "leave the line table out", 0},
@@ -125,8 +129,8 @@ static error_t parse(int key, char *argument, struct argp_state *state) {
         args->picture.row = argument ? parse_row(argument, state) : 0;
         return 0;
     case 'W':
-        if (strcmp(argument, "race") != 0) argp_error(state, "-W%s: race is expected", argument);
-        args->warn_race = true;
+        if (!tvm_warnings_choose(&args->warnings, argument))
+            argp_error(state, "-W%s: " TVM_WARNINGS_WORDS " is expected, or no- before it", argument);
         return 0;
     case OPTION_NO_LINES:
         args->no_lines = true;
@@ -201,7 +205,7 @@ static tvm_status assemble(arguments *args, tvm_diags *diags) {
     if (status != TVM_OK) return status;
     status = tvm_assemble_text((const char *)text, size, args->input, &how, &program, diags);
     free(text);
-    if (status == TVM_OK && args->warn_race) status = tvm_warn_races(program, diags);
+    if (status == TVM_OK) status = tvm_warnings_find(program, args->warnings, diags);
     if (status == TVM_OK && args->layouts)
         status = layouts.failed ? tvm_diag_no_memory(diags)
                                 : tvm_file_write("-", tvm_text_string(&layouts), layouts.size, diags);
@@ -213,14 +217,14 @@ static tvm_status assemble(arguments *args, tvm_diags *diags) {
 
 static int serve(const arguments *args) {
     tvm_assembler_options how = tvm_source_assembler(&args->source, NULL);
-    return tvm_lsp_run(&how, args->warn_race);
+    return tvm_lsp_run(&how, args->warnings);
 }
 
 int main(int argc, char **argv) {
     static const struct argp_child children[] = {{.argp = &tvm_source_argp}, {0}};
     static const struct argp parser = {
         options, parse, "FILE.vasm", "Assembles a Tilus VM program to bytecode.", children, NULL, NULL};
-    arguments args = {0};
+    arguments args = {.warnings = tvm_warnings_usual()};
     tvm_diags diags = {0};
     tvm_status status =
         tvm_tool_parse(&parser, "tvm-as (Tilus VM) " PACKAGE_VERSION, argc, argv, &args, &diags);

@@ -56,6 +56,9 @@ tvm_status tvm_rule_barrier_index(const tvm_rule *rule, unsigned entry);
 /* Entry e is a mask, or left out: bool, broadcast to the tile within each thread; elements of the memory are
  * whole bytes. */
 tvm_status tvm_rule_mask(const tvm_rule *rule, unsigned entry, unsigned memory, const tvm_layout *tile);
+/* Entry e is what a load gives for elements that it does not read, or left out; elements of the memory are
+ * whole bytes. */
+tvm_status tvm_rule_fill(const tvm_rule *rule, unsigned entry, unsigned memory);
 /* The indices of the memory that are tensors are i32 or i64 and broadcast to the tile. */
 tvm_status tvm_rule_places(const tvm_rule *rule, unsigned memory, const tvm_layout *tile);
 /* The register tensor, which a message calls `what`, is broadcast to the tile within each thread. */

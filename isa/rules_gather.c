@@ -32,6 +32,10 @@ tvm_status tvm_rule_mask(const tvm_rule *rule, unsigned entry, unsigned memory, 
     return status == TVM_OK ? tvm_rule_broadcasts(rule, slot, mask, tile) : status;
 }
 
+tvm_status tvm_rule_fill(const tvm_rule *rule, unsigned entry, unsigned memory) {
+    return tvm_rule_is_given(rule, entry) ? whole_bytes(rule, memory) : TVM_OK;
+}
+
 /* ---- index tensors ---- */
 
 static const tvm_slot *index_slot(const tvm_rule *rule, unsigned memory, unsigned d) {
@@ -87,7 +91,7 @@ tvm_status tvm_rule_places(const tvm_rule *rule, unsigned memory, const tvm_layo
 }
 
 tvm_status tvm_rule_GATHER(const tvm_rule *rule) {
-    enum { MEMORY, EVICT, MASK };
+    enum { MEMORY, EVICT, MASK, FILL };
     tvm_layout derived;
     if (!rule->type->has_layout) {
         tvm_status status = derived_layout(rule, MASK, &derived);
@@ -96,7 +100,8 @@ tvm_status tvm_rule_GATHER(const tvm_rule *rule) {
     tvm_status status =
         tvm_rule_register(rule, tvm_rule_slot(rule, MEMORY)->dtype, rule->type->has_layout ? NULL : &derived);
     if (status == TVM_OK) status = tvm_rule_places(rule, MEMORY, &rule->type->layout);
-    return status == TVM_OK ? tvm_rule_mask(rule, MASK, MEMORY, &rule->type->layout) : status;
+    if (status == TVM_OK) status = tvm_rule_mask(rule, MASK, MEMORY, &rule->type->layout);
+    return status == TVM_OK ? tvm_rule_fill(rule, FILL, MEMORY) : status;
 }
 
 tvm_status tvm_rule_SCATTER(const tvm_rule *rule) {

@@ -114,9 +114,10 @@ static tvm_status load(const tvm_rule *rule) {
 }
 
 tvm_status tvm_rule_LOAD_GLOBAL(const tvm_rule *rule) {
-    enum { MASK = 2 };
+    enum { MASK = 2, FILL };
     tvm_status status = load(rule);
-    return status != TVM_OK ? status : tvm_rule_mask(rule, MASK, 0, &rule->type->layout);
+    if (status == TVM_OK) status = tvm_rule_mask(rule, MASK, 0, &rule->type->layout);
+    return status == TVM_OK ? tvm_rule_fill(rule, FILL, 0) : status;
 }
 
 tvm_status tvm_rule_tile(const tvm_rule *rule, unsigned entry, unsigned rank, const uint32_t *tile) {
@@ -125,11 +126,15 @@ tvm_status tvm_rule_tile(const tvm_rule *rule, unsigned entry, unsigned rank, co
 }
 
 tvm_status tvm_rule_LOAD_SHARED(const tvm_rule *rule) {
-    enum { MASK = 1 };
+    enum { MASK = 1, FILL };
     tvm_status status = load(rule);
     const tvm_layout *tile = &rule->type->layout;
     if (status == TVM_OK) status = tile_inside(rule, 0, tile->rank, tile->shape);
-    return status == TVM_OK ? tvm_rule_mask(rule, MASK, 0, tile) : status;
+    if (status == TVM_OK) status = tvm_rule_mask(rule, MASK, 0, tile);
+    if (status == TVM_OK && tvm_rule_is_given(rule, FILL) && !tvm_rule_is_given(rule, MASK))
+        return tvm_refuse(rule->why, "fill without a mask: the tile lies inside of %s",
+                          TVM_RULE_NAME(rule, 0));
+    return status == TVM_OK ? tvm_rule_fill(rule, FILL, 0) : status;
 }
 
 /* What the result is at least and less than: two of its type, and not known to hold no value. */

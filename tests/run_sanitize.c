@@ -11,7 +11,7 @@
 #include "fileio.h"
 #include "shipped_launch.h"
 #include "vbc.h"
-#include "warn_race.h"
+#include "warnings.h"
 
 static unsigned passed, bad;
 
@@ -36,13 +36,13 @@ static bool has_faults(const case_file *c) {
     return c->errors != NULL || c->refusal != NULL || c->kernel == NULL;
 }
 
-/* What tvm-as -W race says of a program; without `expected` it says nothing. */
+/* What tvm-as says of a program with all warnings; without `expected` it says nothing. */
 static bool check_warnings(const tvm_ir_program *program, const char *expected, const char *name) {
     static const char begin[] = "case.vasm:";
     tvm_diags diags = {0};
     char *text = NULL;
     size_t size = 0;
-    bool good = tvm_warn_races(program, &diags) == TVM_OK;
+    bool good = tvm_warnings_find(program, tvm_warnings_all(), &diags) == TVM_OK;
     FILE *stream = open_memstream(&text, &size);
     if (stream == NULL) abort();
     tvm_diags_print(&diags, stream, name, false);

@@ -17,7 +17,7 @@
 
 static const char *const targets[] = {"sm_80", "sm_89", "sm_90a", "sm_100a"};
 static const char prologue[] =
-    ".vasm 5\n"
+    ".vasm 7\n"
     ".layout L8 = spatial(1, 1, 1, 1, 1, 1, 4, 8).local(1, 1, 1, 1, 1, 2, 1, 2)\n"
     ".layout L8x4 = spatial(1, 1, 1, 1, 1, 1, 16, 8).local(1, 1, 1, 1, 1, 2, 1, 2)\n";
 

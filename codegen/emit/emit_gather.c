@@ -15,10 +15,11 @@ static const tvm_operand *after_indices(const emitter *e, const tvm_operand *ten
 
 tvm_status tvm_emit_GATHER(emitter *e, const tvm_insn *insn) {
     const tvm_operand *tensor = tvm_operands(e->k->kernel, insn), *evict = after_indices(e, tensor),
-                      *mask = evict + 1;
+                      *mask = evict + 1, *fill = mask + 1 < tensor + insn->count ? mask + 1 : NULL;
     if (is_shared(e, tensor)) {
         shared_places p;
         bool made = tvm_shared_places_open(e, &p, tensor, tvm_slot_layout(e->k, insn->result), mask, true);
+        p.fill = fill;
         tvm_status status =
             made ? tvm_shared_places_load(e, &p, insn->result) : tvm_diag_no_memory(e->k->diags);
         tvm_shared_places_close(&p);
@@ -28,6 +29,7 @@ tvm_status tvm_emit_GATHER(emitter *e, const tvm_insn *insn) {
     tvm_status status = tvm_transfer_open(e, &t, tensor, insn->result, false, mask);
     if (status == TVM_OK) {
         t.hint = tvm_cache_hint(e, evict);
+        tvm_transfer_fill(e, &t, fill);
         status = tvm_transfer_load_all(e, &t, tvm_transfer_alignment(&t));
     }
     tvm_transfer_close(&t);

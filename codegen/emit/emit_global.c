@@ -119,19 +119,20 @@ static const tvm_operand *after_indices(const emitter *e, const tvm_insn *insn) 
     return operands + 1 + e->k->kernel->slots[operands->value].rank;
 }
 
-/* The mask, at this operand after the indices; NULL: bytecode of before there were any. */
-static const tvm_operand *mask_of(const emitter *e, const tvm_insn *insn, unsigned at) {
-    const tvm_operand *mask = after_indices(e, insn) + at;
-    return mask < tvm_operands(e->k->kernel, insn) + insn->count ? mask : NULL;
+/* An operand that came later, at this one after the indices; NULL: bytecode of before there were any. */
+static const tvm_operand *later(const emitter *e, const tvm_insn *insn, unsigned at) {
+    const tvm_operand *operand = after_indices(e, insn) + at;
+    return operand < tvm_operands(e->k->kernel, insn) + insn->count ? operand : NULL;
 }
 
 tvm_status tvm_emit_LOAD_GLOBAL(emitter *e, const tvm_insn *insn) {
     transfer t = {0};
     tvm_status status =
-        tvm_transfer_open(e, &t, tvm_operands(e->k->kernel, insn), insn->result, false, mask_of(e, insn, 1));
+        tvm_transfer_open(e, &t, tvm_operands(e->k->kernel, insn), insn->result, false, later(e, insn, 1));
     if (status == TVM_OK) {
         unsigned align = tvm_transfer_alignment(&t);
         t.hint = tvm_cache_hint(e, after_indices(e, insn));
+        tvm_transfer_fill(e, &t, later(e, insn, 2));
         status = align >= 8 ? tvm_transfer_load_all(e, &t, align) : load_by_element(e, &t);
     }
     tvm_transfer_close(&t);
@@ -155,7 +156,7 @@ static unsigned store_alignment(const transfer *t) {
 tvm_status tvm_emit_STORE_GLOBAL(emitter *e, const tvm_insn *insn) {
     transfer t = {0};
     tvm_status status = tvm_transfer_open(e, &t, tvm_operands(e->k->kernel, insn),
-                                          after_indices(e, insn)->value, true, mask_of(e, insn, 1));
+                                          after_indices(e, insn)->value, true, later(e, insn, 1));
     if (status == TVM_OK) {
         t.traps = tvm_global_guard_bytes(&t.g);
         status = tvm_transfer_store_all(e, &t, store_alignment(&t));

@@ -238,13 +238,16 @@ static const tvm_operand *mask_of(const emitter *e, const tvm_insn *insn, unsign
     return place < insn->count && operands[place].kind == TVM_OPERAND_SLOT ? &operands[place] : NULL;
 }
 
-static tvm_status move_masked(emitter *e, const tvm_operand *tensor, const tvm_operand *mask, uint32_t slot,
-                              bool is_load) {
+/* fill: of a load; NULL: zero bits. */
+static tvm_status move_masked(emitter *e, const tvm_operand *tensor, const tvm_operand *mask,
+                              const tvm_operand *fill, uint32_t slot, bool is_load) {
     const tvm_layout *layout = tvm_slot_layout(e->k, slot);
     shared_places p;
     tvm_shared_guard(e, tensor->value, tensor + 1, layout->rank, layout->shape);
     tvm_status status = TVM_OK;
-    if (!tvm_shared_places_open(e, &p, tensor, layout, mask, false))
+    bool made = tvm_shared_places_open(e, &p, tensor, layout, mask, false);
+    p.fill = fill;
+    if (!made)
         status = tvm_diag_no_memory(e->k->diags);
     else
         status = is_load ? tvm_shared_places_load(e, &p, slot) : tvm_shared_places_store(e, &p, slot);
@@ -254,7 +257,8 @@ static tvm_status move_masked(emitter *e, const tvm_operand *tensor, const tvm_o
 
 tvm_status tvm_emit_LOAD_SHARED(emitter *e, const tvm_insn *insn) {
     const tvm_operand *tensor = tvm_operands(e->k->kernel, insn), *mask = mask_of(e, insn, 0);
-    if (mask) return move_masked(e, tensor, mask, insn->result, true);
+    const tvm_operand *fill = mask && mask + 1 < tensor + insn->count ? mask + 1 : NULL;
+    if (mask) return move_masked(e, tensor, mask, fill, insn->result, true);
     return tvm_emit_load_tile(e, tensor, tvm_slot_layout(e->k, insn->result), insn->result);
 }
 
@@ -264,7 +268,7 @@ tvm_status tvm_emit_STORE_SHARED(emitter *e, const tvm_insn *insn) {
     const tvm_layout *layout = tvm_slot_layout(e->k, source);
     tvm_status status;
     if (mask) {
-        status = move_masked(e, operands, mask, source, false);
+        status = move_masked(e, operands, mask, NULL, source, false);
     } else {
         tile_transfer *t = open_tile(e, operands, layout, source);
         if (!t) return TVM_NO_MEMORY;

@@ -169,18 +169,20 @@ static tvm_status open_runs(emitter *e, transfer *t, const access_plan *plan, ru
 typedef void element_emitter(emitter *e, const runs *r, const reg units[4], unsigned element, reg inside,
                              const run_state *run);
 
-/* What wide ones have loaded stays: theirs are zeros here. */
+/* What is not loaded stays: what wide ones have loaded, and the fill. */
 static void load_element(emitter *e, const runs *r, const reg units[4], unsigned element, reg inside,
                          const run_state *run) {
     unsigned bits = r->t->g.tile.bits, bit = element * bits;
     const char *into = units[bit / 32].name;
-    reg value = tvm_new_r(e);
-    tvm_emit(e, "mov.b32 %s, 0;", value.name);
+    reg value = bits == 32 ? units[bit / 32] : tvm_new_r(e);
     tvm_emit(e, "@%s ld.global%s%s.%s %s, [%s+%lld]%s;", inside.name, r->t->hint.level1, r->t->hint.level2,
              tvm_access_type(bits), value.name, run->pointer.name, run->bytes + element * bits / 8,
              r->t->hint.policy);
-    if (bit % 32 != 0) tvm_emit(e, "shl.b32 %s, %s, %u;", value.name, value.name, bit % 32);
-    tvm_emit(e, "or.b32 %s, %s, %s;", into, into, value.name);
+    unsigned selector = 0, at = bit % 32 / 8;
+    for (unsigned byte = 0; byte < 4; byte++)
+        selector |= (byte >= at && byte < at + bits / 8 ? 4 + byte - at : byte) << (4 * byte);
+    if (bits < 32)
+        tvm_emit(e, "@%s prmt.b32 %s, %s, %s, 0x%04x;", inside.name, into, into, value.name, selector);
 }
 
 static void store_element(emitter *e, const runs *r, const reg units[4], unsigned element, reg inside,
@@ -239,7 +241,7 @@ tvm_status tvm_transfer_load_runs(emitter *e, transfer *t, const access_plan *pl
     for (uint32_t i = 0; i < plan->count && status == TVM_OK; i++) {
         const access *a = &plan->accesses[i];
         tvm_access_load_registers(e, plan, a, t->slot, units[i]);
-        for (uint32_t u = 0; u < a->units; u++) tvm_emit(e, "mov.b32 %s, 0;", units[i][u].name);
+        for (uint32_t u = 0; u < a->units; u++) tvm_fill_unit(e, &t->fill, a->width, u, units[i][u]);
         tvm_emit(e, "@%s ld.global%s%s.%s %s, [%s+%lld]%s;", r.run[i].wide.name, t->hint.level1,
                  t->hint.level2, tvm_access_type(a->width), tvm_access_operands(units[i], a->units, operands),
                  r.run[i].pointer.name, r.run[i].bytes, t->hint.policy);

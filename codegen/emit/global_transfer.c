@@ -137,6 +137,7 @@ tvm_status tvm_transfer_open(emitter *e, transfer *t, const tvm_operand *tensor,
     t->slot = slot;
     t->order = "";
     t->hint = (cache_hint){"", "", ""};
+    t->fill = (fill_bits){.given = false};
     t->layout = tvm_slot_layout(e->k, slot);
     t->g.tile.whole_bytes = is_store;
     t->g.tile.is_near = true;
@@ -157,6 +158,10 @@ void tvm_transfer_close(transfer *t) {
     tvm_broadcast_close(&t->mask);
     free(t->pointer);
     free(t->predicate);
+}
+
+void tvm_transfer_fill(emitter *e, transfer *t, const tvm_operand *fill) {
+    if (tvm_transfer_is_guarded(t)) tvm_fill_open(e, &t->fill, fill, tvm_slot_dtype(e->k, t->slot));
 }
 
 unsigned tvm_transfer_alignment(const transfer *t) {
@@ -260,7 +265,7 @@ void tvm_transfer_load(emitter *e, transfer *t, const access_plan *plan, const a
     reg pointer, predicate;
     bool guarded = tvm_transfer_class(e, t, a->class_id, &pointer, &predicate);
     tvm_access_load_registers(e, plan, a, t->slot, units);
-    for (uint32_t u = 0; guarded && u < a->units; u++) tvm_emit(e, "mov.b32 %s, 0;", units[u].name);
+    for (uint32_t u = 0; guarded && u < a->units; u++) tvm_fill_unit(e, &t->fill, a->width, u, units[u]);
     tvm_emit(e, "%s%s%sld%s.global%s%s.%s %s, [%s+%lld]%s;", guarded ? "@" : "",
              guarded ? predicate.name : "", guarded ? " " : "", t->order, t->hint.level1, t->hint.level2,
              tvm_access_type(a->width), tvm_access_operands(units, a->units, operands), pointer.name,

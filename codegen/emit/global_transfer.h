@@ -8,6 +8,7 @@
 #define TVM_CODEGEN_GLOBAL_TRANSFER_H
 
 #include "access.h"
+#include "fill.h"
 #include "global_access.h"
 
 typedef struct element_map {
@@ -37,6 +38,7 @@ typedef struct transfer {
     const tvm_layout *layout;
     unsigned extra; /* leading dimensions of the tile that the tensor does not have */
     cache_hint hint;
+    fill_bits fill;                /* of a load: what elements that are not read become */
     bool traps;                    /* the code tests more, and traps */
     const char *order;             /* ".relaxed.gpu" where another block writes or reads meanwhile */
     uint32_t slot;                 /* the register tensor */
@@ -45,10 +47,13 @@ typedef struct transfer {
     reg *pointer, *predicate; /* by class; name[0] == 0: none */
 } transfer;
 
-/* tensor: its operand, then its indices. mask: an operand, or NULL. Close it whatever open returns. */
+/* tensor: its operand, then its indices. mask: an operand, or NULL. Elements outside are loaded as zero bits;
+ * tvm_transfer_fill gives them another value. Close it whatever open returns. */
 tvm_status tvm_transfer_open(emitter *e, transfer *t, const tvm_operand *tensor, uint32_t slot, bool is_store,
                              const tvm_operand *mask);
 void tvm_transfer_close(transfer *t);
+/* fill: an operand, or NULL. */
+void tvm_transfer_fill(emitter *e, transfer *t, const tvm_operand *fill);
 
 /* Alignment, in bits, of every class's base; below 8: inside a byte. */
 unsigned tvm_transfer_alignment(const transfer *t);

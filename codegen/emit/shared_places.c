@@ -129,16 +129,19 @@ static void explain(emitter *e, const shared_places *p, const char *what, tvm_dt
 tvm_status tvm_shared_places_load(emitter *e, shared_places *p, uint32_t slot) {
     tvm_dtype type = tvm_slot_dtype(e->k, slot);
     element_writer writer;
+    reg fill = {"0"};
+    if (p->fill && p->fill->kind == TVM_OPERAND_EXPR && tvm_shared_places_guarded(p))
+        fill = tvm_emit_expr_as(e, p->fill->value, type, tvm_dtype_is_lowbit(type));
     if (!tvm_write_begin(e, &writer, slot)) return tvm_diag_no_memory(e->k->diags);
     for (uint32_t i = 0, locals = tvm_layout_locals(p->layout); i < locals; i++) {
         reg address, predicate, value = tvm_new_element(e, type);
         bool guarded = tvm_shared_place(e, p, i, &address, &predicate);
         if (guarded)
-            tvm_emit(e, "mov.%s %s, 0;",
+            tvm_emit(e, "mov.%s %s, %s;",
                      type.bits == 64     ? "b64"
                      : tvm_is_half(type) ? "b16"
                                          : "b32",
-                     value.name);
+                     value.name, fill.name);
         tvm_emit(e, "%s%s%sld.shared.%s %s, [%s+%u];", guarded ? "@" : "", predicate.name, guarded ? " " : "",
                  access_type(type), value.name, address.name, e->k->slots[p->shared.tile.slot].shared_offset);
         tvm_write_element(e, &writer, value);

@@ -14,6 +14,7 @@ typedef struct shared_places {
     reg part[TVM_MAX_RANK];    /* of the thread; name[0] == 0: none */
     broadcast tensor[TVM_MAX_RANK];
     broadcast mask;
+    const tvm_operand *fill; /* of a load: the value of elements that have no place; NULL: zero bits */
 } shared_places;
 
 /* tensor: its operand, then its indices. mask: an operand, or NULL. tested: elements may be outside. Close it
@@ -26,8 +27,8 @@ bool tvm_shared_places_guarded(const shared_places *p);
  * false: it always has one. */
 bool tvm_shared_place(emitter *e, shared_places *p, uint32_t local, reg *address, reg *predicate);
 
-/* Loads the elements to a register tensor of the layout, zero where there is no place; or stores those that
- * have one. */
+/* Loads the elements to a register tensor of the layout, the fill where there is no place; or stores those
+ * that have one. */
 tvm_status tvm_shared_places_load(emitter *e, shared_places *p, uint32_t slot);
 tvm_status tvm_shared_places_store(emitter *e, shared_places *p, uint32_t slot);
 

@@ -53,6 +53,14 @@ static void put_mask(gen_insn *insn, uint32_t mask) {
         gen_put_slot(insn, mask);
 }
 
+/* What elements that are not read become: a constant of some type, or what the kernel computes. */
+static void put_fill(gen *g, gen_insn *insn, tvm_dtype type, bool may) {
+    if (!may || type.bits % 8 != 0 || !gen_one_in(g, 3))
+        gen_put_none(insn);
+    else
+        gen_put_expr(insn, gen_one_in(g, 3) ? constant(g, gen_below(g, 4)) : gen_scalar(g, 2).expr);
+}
+
 void gen_put_evict(gen *g, gen_insn *insn) {
     if (gen_one_in(g, 4))
         gen_put_const(insn, gen_below(g, TVM_EVICT_COUNT));
@@ -122,6 +130,7 @@ uint32_t gen_load_input(gen *g, const char *kind, tvm_dtype type, const tvm_layo
     }
     gen_put_evict(g, &insn);
     put_mask(&insn, mask);
+    put_fill(g, &insn, type, !is_small);
     uint32_t slot = gen_must(g, &insn);
     g->vars[slot] = (gen_var){.alive = true, .exact_bits = true, .whole = is_small, .high = is_small ? 4 : 0};
     return slot;
@@ -339,8 +348,9 @@ static void load_shared(gen *g) {
     else
         mask = TVM_NONE;
     put_mask(&insn, mask);
+    tvm_dtype type = g->kernel->slots[s->slot].dtype;
+    put_fill(g, &insn, type, mask != TVM_NONE);
     uint32_t slot = gen_must(g, &insn);
-    tvm_dtype type = g->kernel->slots[slot].dtype;
     g->vars[slot].exact_bits = type.kind != TVM_KIND_FLOAT || !tvm_float_has_nan(type);
 }
 
@@ -481,6 +491,7 @@ static void gather(gen *g) {
     gen_put_evict(g, &insn);
     uint32_t mask = gen_one_in(g, 3) ? gen_register_of(g, TVM_BOOL, TVM_NONE) : TVM_NONE, result = TVM_NONE;
     put_mask(&insn, mask != TVM_NONE && tvm_layout_equal(gen_layout_of(g, mask), &layout) ? mask : TVM_NONE);
+    put_fill(g, &insn, type, true);
     if (gen_take(g, &insn, &result)) g->vars[result].exact_bits = true;
 }
 
@@ -495,11 +506,12 @@ static void gather_shared(gen *g) {
     gen_put_slot(&insn, s->slot);
     insn.type = (tvm_result_type){.has_layout = true, .layout = layout};
     put_places(g, &insn, &layout, false);
+    tvm_dtype type = g->kernel->slots[s->slot].dtype;
     gen_put_none(&insn);
     gen_put_none(&insn);
+    put_fill(g, &insn, type, true);
     uint32_t result = TVM_NONE;
     if (!gen_take(g, &insn, &result)) return;
-    tvm_dtype type = g->kernel->slots[result].dtype;
     g->vars[result].exact_bits = type.kind != TVM_KIND_FLOAT || !tvm_float_has_nan(type);
 }
 

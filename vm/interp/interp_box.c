@@ -71,8 +71,8 @@ static void box_merge(interp_box *b) {
     }
 }
 
-static void zero(uint8_t *dense, int64_t count, unsigned bytes) {
-    if (count > 0) memset(dense, 0, (size_t)count * bytes);
+static void fill(interp_width w, uint8_t *dense, int64_t count) {
+    if (count > 0) tvm_interp_fill(w.type, dense, (size_t)count, w.fill);
 }
 
 /* Elements of whole bytes, `from_step` and `to_step` elements apart. */
@@ -82,11 +82,11 @@ static void copy_apart(uint8_t *to, int64_t to_step, const uint8_t *from, int64_
         memcpy(to + (size_t)(i * to_step) * bytes, from + (size_t)(i * from_step) * bytes, bytes);
 }
 
-/* A row of a tile that is being loaded: zeros, what is inside, zeros. Its elements are `step` apart; those
- * that are no whole bytes are next to each other. */
+/* A row of a tile that is being loaded: the fill, what is inside, the fill. Its elements are `step` apart;
+ * those that are no whole bytes are next to each other. */
 static void load_row(interp_width w, const uint8_t *container, int64_t element, int64_t step, uint8_t *dense,
                      int64_t extent, int64_t low, int64_t high) {
-    zero(dense, low, w.bytes);
+    fill(w, dense, low);
     if (step != 1)
         copy_apart(dense + (size_t)low * w.bytes, 1, container + (element + low * step) * w.bytes, step,
                    high - low, w.bytes);
@@ -96,7 +96,7 @@ static void load_row(interp_width w, const uint8_t *container, int64_t element, 
     else
         tvm_bits_unpack(w.type, container, (uint64_t)(element + low) * w.bits, (size_t)(high - low),
                         dense + (size_t)low * w.bytes);
-    zero(dense + (size_t)high * w.bytes, extent - high, w.bytes);
+    fill(w, dense + (size_t)high * w.bytes, extent - high);
 }
 
 static void store_row(interp_width w, uint8_t *container, int64_t element, int64_t step, const uint8_t *dense,
@@ -160,7 +160,7 @@ void tvm_interp_box_move(interp_box b, interp_direction way, interp_width w, uin
         else if (inside)
             store_row(w, container, element, b.step[last], row, b.low[last], b.high[last]);
         else if (way == INTERP_LOAD)
-            zero(row, b.extent[last], w.bytes);
+            fill(w, row, b.extent[last]);
     } while (box_next(&b, index));
 }
 

@@ -20,6 +20,7 @@ typedef struct interp_width {
     tvm_dtype type;
     unsigned bits, bytes;
     interp_loop_function combine; /* of INTERP_COMBINE */
+    uint64_t fill;                /* of INTERP_LOAD: the code of elements outside */
 } interp_width;
 static inline interp_width interp_width_of(tvm_dtype type) {
     return (interp_width){.type = type, .bits = type.bits, .bytes = tvm_dtype_container(type)};
@@ -36,7 +37,7 @@ interp_box tvm_interp_box_make(unsigned rank, const int64_t *shape, const int64_
                                const int64_t *dense);
 /* Elements of the tile that lie inside of the container. */
 uint64_t tvm_interp_box_inside(const interp_box *b);
-/* Moves a tile between a container and the dense side. On a load what is outside becomes zero bits, on a
+/* Moves a tile between a container and the dense side. On a load what is outside becomes the fill, on a
  * store it is dropped. */
 void tvm_interp_box_move(interp_box b, interp_direction way, interp_width w, uint8_t *container,
                          uint8_t *dense);

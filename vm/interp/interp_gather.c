@@ -139,6 +139,8 @@ tvm_status tvm_interp_each_place(interp_context *context, const interp_insn *ins
 typedef struct dense {
     uint8_t *elements;
     unsigned bytes;
+    tvm_dtype type;
+    uint64_t fill;   /* the code of those that have no place */
     uint64_t inside; /* so far */
 } dense;
 
@@ -149,7 +151,7 @@ static void load_element(void *data, size_t element, uint8_t *place) {
     if (place)
         memcpy(at, place, to->bytes);
     else
-        memset(at, 0, to->bytes);
+        tvm_interp_fill(to->type, at, 1, to->fill);
 }
 
 static void store_element(void *data, size_t element, uint8_t *place) {
@@ -173,8 +175,8 @@ static void move_row(dense *row, bool is_load, uint8_t *place, int64_t step, uin
     uint8_t *at = row->elements + (size_t)low * row->bytes;
     row->inside += high - low;
     if (is_load) {
-        memset(row->elements, 0, (size_t)low * row->bytes);
-        memset(row->elements + (size_t)high * row->bytes, 0, (size_t)(extent - high) * row->bytes);
+        tvm_interp_fill(row->type, row->elements, low, row->fill);
+        tvm_interp_fill(row->type, row->elements + (size_t)high * row->bytes, extent - high, row->fill);
     }
     if (step == 1 && high > low) {
         memcpy(is_load ? at : place, is_load ? place : at, (size_t)(high - low) * row->bytes);
@@ -219,12 +221,14 @@ tvm_status tvm_interp_move_places(interp_context *context, const interp_insn *in
                                   uint32_t slot, bool is_load) {
     const interp_block *block = context->block;
     const tvm_slot *memory = interp_slot(block->kernel, plan->memory);
-    dense registers = {interp_tensor(block, slot),
-                       tvm_dtype_container(interp_slot(block->kernel, slot)->dtype), 0};
-    tvm_status status = !interp_sanitized(context) && has_rows(plan)
-                            ? move_rows(context, insn, plan, &registers, is_load)
-                            : tvm_interp_each_place(context, insn, plan, block,
-                                                    is_load ? load_element : store_element, &registers);
+    tvm_dtype type = interp_slot(block->kernel, slot)->dtype;
+    dense registers = {interp_tensor(block, slot), tvm_dtype_container(type), type, 0, 0};
+    tvm_status status = tvm_interp_code(context, insn, plan->fill, type, &registers.fill);
+    if (status != TVM_OK) return status;
+    status = !interp_sanitized(context) && has_rows(plan)
+                 ? move_rows(context, insn, plan, &registers, is_load)
+                 : tvm_interp_each_place(context, insn, plan, block, is_load ? load_element : store_element,
+                                         &registers);
     interp_count(block, memory->kind == TVM_SLOT_SHARED, is_load, registers.inside, memory->dtype.bits);
     return status;
 }
@@ -242,7 +246,11 @@ static uint32_t after_indices(const tvm_interp_kernel *k, const interp_insn *ins
 }
 
 tvm_status tvm_plan_GATHER(tvm_interp_kernel *k, interp_insn *insn, tvm_diags *diags) {
-    return plan_places(k, insn, insn->source->result, after_indices(k, insn) + 1, diags);
+    uint32_t mask = after_indices(k, insn) + 1;
+    tvm_status status = plan_places(k, insn, insn->source->result, mask, diags);
+    interp_places *plan = insn->plan;
+    if (status == TVM_OK) plan->fill = tvm_interp_given(insn, mask + 1);
+    return status;
 }
 
 tvm_status tvm_plan_SCATTER(tvm_interp_kernel *k, interp_insn *insn, tvm_diags *diags) {

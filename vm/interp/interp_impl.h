@@ -257,6 +257,7 @@ typedef struct interp_place_index {
 } interp_place_index;
 typedef struct interp_places {
     const tvm_operand *operands; /* the memory, then its indices */
+    const tvm_operand *fill;     /* of a load: what elements without a place become; NULL: zero bits */
     uint32_t memory, mask, of;   /* slots: mask: or TVM_NONE; of: the tile's register tensor */
     unsigned rank, tile_rank;
     bool in_block; /* of an atomic: its scope is the block */
@@ -275,7 +276,9 @@ typedef void (*interp_visit)(void *data, size_t element, uint8_t *place);
 /* owner: the block whose shared memory it is. */
 tvm_status tvm_interp_each_place(interp_context *context, const interp_insn *insn, const interp_places *plan,
                                  const interp_block *owner, interp_visit visit, void *data);
-/* Loads them to a register tensor, with zero bits where there is no place, or stores those that have one. */
+/* Loads them to a register tensor, with the plan's fill where there is no place, or stores those that have
+ * one.
+ */
 tvm_status tvm_interp_move_places(interp_context *context, const interp_insn *insn, const interp_places *plan,
                                   uint32_t slot, bool is_load);
 
@@ -382,6 +385,11 @@ uint64_t tvm_interp_scalar_code(tvm_dtype type, tvm_scalar value);
 
 /* Fills `count` containers with one code. */
 void tvm_interp_fill(tvm_dtype type, void *containers, size_t count, uint64_t code);
+/* The value of an operand, an expression that is converted to an element, or left out: zero bits. */
+tvm_status tvm_interp_code(const interp_context *context, const interp_insn *insn, const tvm_operand *operand,
+                           tvm_dtype type, uint64_t *code);
+/* The operand at `at`, or NULL: the instruction does not have it, or leaves it out. */
+const tvm_operand *tvm_interp_given(const interp_insn *insn, uint32_t at);
 
 /* The block of the cluster that the expression is the rank of. */
 tvm_status tvm_interp_peer(interp_context *context, const interp_insn *insn, uint32_t rank,

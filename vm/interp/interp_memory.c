@@ -59,22 +59,34 @@ tvm_status tvm_interp_inside(const interp_context *context, const interp_insn *i
 
 /* ---- allocation ---- */
 
+const tvm_operand *tvm_interp_given(const interp_insn *insn, uint32_t at) {
+    return at < insn->source->count && insn->operands[at].kind != TVM_OPERAND_NONE ? &insn->operands[at]
+                                                                                   : NULL;
+}
+
+tvm_status tvm_interp_code(const interp_context *context, const interp_insn *insn, const tvm_operand *operand,
+                           tvm_dtype type, uint64_t *code) {
+    tvm_scalar value;
+    *code = 0;
+    if (!operand) return TVM_OK;
+    tvm_status status = tvm_interp_evaluate(context, insn, operand->value, &value);
+    if (status != TVM_OK) return status;
+    tvm_dtype from = context->block->kernel->kernel->exprs[operand->value].type;
+    *code = tvm_cast(type, from, tvm_interp_scalar_code(from, value), tvm_dtype_is_lowbit(type));
+    return TVM_OK;
+}
+
 INTERP_NO_PLAN(ALLOC_REGISTER)
 
 tvm_status tvm_interp_ALLOC_REGISTER(interp_context *context, const interp_insn *insn) {
     const tvm_interp_kernel *k = context->block->kernel;
     uint32_t result = insn->source->result;
     tvm_dtype type = interp_slot(k, result)->dtype;
-    uint64_t code = 0;
-    if (insn->source->count > 0 && insn->operands[0].kind == TVM_OPERAND_EXPR) {
-        tvm_scalar value;
-        tvm_status status = tvm_interp_evaluate(context, insn, insn->operands[0].value, &value);
-        if (status != TVM_OK) return status;
-        tvm_dtype from = k->kernel->exprs[insn->operands[0].value].type;
-        code = tvm_cast(type, from, tvm_interp_scalar_code(from, value), tvm_dtype_is_lowbit(type));
-    }
-    tvm_interp_fill(type, interp_tensor(context->block, result), k->extents[result], code);
-    return TVM_OK;
+    uint64_t code;
+    tvm_status status = tvm_interp_code(context, insn, tvm_interp_given(insn, 0), type, &code);
+    if (status == TVM_OK)
+        tvm_interp_fill(type, interp_tensor(context->block, result), k->extents[result], code);
+    return status;
 }
 
 INTERP_NO_PLAN(ALLOC_SHARED)
@@ -115,7 +127,8 @@ typedef struct tile_plan {
     int64_t stride[TVM_MAX_RANK]; /* the same */
     int64_t tile[TVM_MAX_RANK], dense[TVM_MAX_RANK];
     bool masked;
-    interp_places places; /* of a tile with a mask */
+    interp_places places;    /* of a tile with a mask */
+    const tvm_operand *fill; /* of a load; NULL: zero bits */
 } tile_plan;
 
 /* mask: its operand, or count: the instruction has none. */
@@ -144,12 +157,20 @@ static uint32_t after_indices(const tvm_interp_kernel *k, const interp_insn *ins
     return 1 + tvm_slot_rank(k->program, interp_slot(k, insn->operands[0].value));
 }
 
+/* mask: its place; fill stands behind it. */
+static tvm_status plan_load(tvm_interp_kernel *kernel, interp_insn *insn, uint32_t mask, tvm_diags *diags) {
+    tvm_status status = plan_tile(kernel, insn, insn->source->result, mask, diags);
+    tile_plan *plan = insn->plan;
+    if (status == TVM_OK) plan->fill = plan->places.fill = tvm_interp_given(insn, mask + 1);
+    return status;
+}
+
 tvm_status tvm_plan_LOAD_GLOBAL(tvm_interp_kernel *kernel, interp_insn *insn, tvm_diags *diags) {
-    return plan_tile(kernel, insn, insn->source->result, after_indices(kernel, insn) + 1, diags);
+    return plan_load(kernel, insn, after_indices(kernel, insn) + 1, diags);
 }
 
 tvm_status tvm_plan_LOAD_SHARED(tvm_interp_kernel *kernel, interp_insn *insn, tvm_diags *diags) {
-    return plan_tile(kernel, insn, insn->source->result, after_indices(kernel, insn), diags);
+    return plan_load(kernel, insn, after_indices(kernel, insn), diags);
 }
 
 tvm_status tvm_plan_STORE_GLOBAL(tvm_interp_kernel *kernel, interp_insn *insn, tvm_diags *diags) {
@@ -190,13 +211,15 @@ static tvm_status sanitize_tile(interp_context *context, const interp_insn *insn
 
 tvm_status tvm_interp_LOAD_GLOBAL(interp_context *context, const interp_insn *insn) {
     const tile_plan *plan = insn->plan;
+    interp_width width = plan->width;
     global_tile tile;
     if (plan->masked) return tvm_interp_move_places(context, insn, &plan->places, plan->tensor, true);
     tvm_status status = find_global_tile(context, insn, &tile);
+    if (status == TVM_OK) status = tvm_interp_code(context, insn, plan->fill, width.type, &width.fill);
     if (status == TVM_OK) status = sanitize_tile(context, insn, tile.where, SANITIZE_READ);
     if (status != TVM_OK) return status;
-    interp_count(context->block, false, true, tvm_interp_box_inside(&tile.where), plan->width.bits);
-    tvm_interp_box_move(tile.where, INTERP_LOAD, plan->width, tile.container,
+    interp_count(context->block, false, true, tvm_interp_box_inside(&tile.where), width.bits);
+    tvm_interp_box_move(tile.where, INTERP_LOAD, width, tile.container,
                         interp_tensor(context->block, plan->tensor));
     return TVM_OK;
 }
