@@ -49,6 +49,8 @@ static const selected copies[] = {
      TVM_ABI_SWIZZLE_128},
     {MATRIX, ROWS, STORE("reduce-bulk add,", "y"), "sm_90a", "cp.reduce.async.bulk.tensor.2d.global.add", "",
      TVM_ABI_SWIZZLE_128},
+    {MATRIX, ROWS, STORE("store-bulk", "y[(m - 9) * 8, 64 - n * 8]"), "sm_90a",
+     "cp.async.bulk.tensor.2d.global guarded", "", TVM_ABI_SWIZZLE_128},
     {MATRIX, CLUSTER, SEND("", "64]", "", ""), "sm_90a", "cp.async.bulk.shared::cluster", "", 0},
     {MATRIX, ROWS, RING("", "3"), "sm_90a", "cp.async.bulk.tensor.2d", "", TVM_ABI_SWIZZLE_128},
     /* as runs of bytes, of a tensor and of a view that is all of its memory in another shape */
@@ -121,10 +123,37 @@ START_TEST(a_copy_is_made_as_it_can_be) {
 }
 END_TEST
 
+/* What a loop over the tiles of a matrix says of their numbers, for positive extents. */
+START_TEST(a_tile_of_a_persistent_kernel_is_stored_without_a_test) {
+    static const char *const heads[] = {
+        ".grid multiprocessors\n.assume m > 0, n > 0, n % 128 == 0, m % 8 == 0\n%tn = n / 128\n%tm = cdiv(m, 8)\n",
+        ".grid multiprocessors\n.assume m > 0, n > 0, n % 8 == 0, n < 1 << 30, m < 1 << 30\n"
+        "%tn = cdiv(n, 128)\n%tm = cdiv(m, 8)\n"};
+    for (unsigned i = 0; i < 2; i++) {
+        char text[1024];
+        snprintf(text, sizeof text,
+                 ".vasm 6\n.kernel k(m: i32, n: i32, " MATRIX ")\n.warps 4\n%s"
+                 "%%s = alloc-shared f16[8, 128]\nfor %%t = block.x to %%tm * %%tn step grid.x\n"
+                 "store-bulk y[%%t / %%tn * 8, %%t %% %%tn * 128], %%s\nend\n.end\n",
+                 heads[i]);
+        tvm_ir_program *program = assemble(text);
+        tvm_module *module = translate(program, "sm_90a");
+        const tvm_kernel_code *code = &module->kernels[0];
+        unsigned stores = 0;
+        for (size_t s = 0; s < code->selection_count; s++)
+            stores += strcmp(code->selections[s].candidate, "cp.async.bulk.tensor.2d.global") == 0;
+        ck_assert_msg(stores == 1, "no such store:\n%s\n%s", text, module->ptx);
+        tvm_module_free(module);
+        tvm_ir_program_free(program);
+    }
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("codegen_bulk");
     TCase *tests = tcase_create("selected");
     tcase_add_loop_test(tests, a_copy_is_made_as_it_can_be, 0, COPIES);
+    tcase_add_test(tests, a_tile_of_a_persistent_kernel_is_stored_without_a_test);
     suite_add_tcase(suite, tests);
     return run_suite(suite);
 }

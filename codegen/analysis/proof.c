@@ -238,21 +238,34 @@ static uint32_t resolve(const kernel_state *k, uint32_t expr) {
     return expr;
 }
 
-/* x % y < y; x / y < z where x < y * z and x is a block index. */
+/* What the value is below of, as the grid or its loop says: an expression, or TVM_NONE. */
+static uint32_t end_of(const kernel_state *k, const tvm_expr *node) {
+    if (node->op == TVM_EXPR_BLOCK) return node->a <= 2 ? k->kernel->grid[node->a] : TVM_NONE;
+    if (node->op != TVM_EXPR_SLOT || k->facts->slots[node->a].loop == TVM_NONE) return TVM_NONE;
+    uint32_t loop = k->facts->slots[node->a].loop;
+    uint32_t end = tvm_operands(k->kernel, &k->kernel->insns[loop])[1].value;
+    bool same = k->facts->exprs[end].stable ||
+                k->facts->scalars_set[k->kernel->insns[loop].match] == k->facts->scalars_set[loop + 1];
+    return same ? resolve(k, end) : TVM_NONE;
+}
+
+/* x % y < y; x / y < z where x < y * z and x is a block index or the variable of a loop. A product that wraps
+ * is no greater than the one that does not. */
 static void bound_decoded(const kernel_state *k, bounds *list, const tvm_expr *node, bool upper) {
-    const tvm_expr *block = node_of(k, resolve(k, node->a));
+    uint32_t end = end_of(k, node_of(k, resolve(k, node->a)));
     if (!upper || k->facts->exprs[node->a].low < 0 || k->facts->exprs[node->b].low < 1) return;
     if (node->op == TVM_EXPR_MOD) {
         bound_by(k, list, 1, node->b, -1);
         return;
     }
-    if (block->op != TVM_EXPR_BLOCK || block->a > 2 || k->kernel->grid[block->a] == TVM_NONE) return;
-    const tvm_expr *grid = node_of(k, k->kernel->grid[block->a]);
-    if (grid->op != TVM_EXPR_MUL || k->facts->exprs[grid->a].low < 0 || k->facts->exprs[grid->b].low < 0)
+    if (end == TVM_NONE) return;
+    const tvm_expr *product = node_of(k, end);
+    if (product->op != TVM_EXPR_MUL || k->facts->exprs[product->a].low < 0 ||
+        k->facts->exprs[product->b].low < 0)
         return;
     uint32_t by = resolve(k, node->b);
-    if (grid->a == by) bound_by(k, list, 1, grid->b, -1);
-    if (grid->b == by) bound_by(k, list, 1, grid->a, -1);
+    if (resolve(k, product->a) == by) bound_by(k, list, 1, product->b, -1);
+    if (resolve(k, product->b) == by) bound_by(k, list, 1, product->a, -1);
 }
 
 static void find_bounds(const kernel_state *k, uint32_t atom, bool upper, bounds *list) {

@@ -370,6 +370,8 @@ static void range_expr(const kernel_state *k, uint32_t expr) {
     if (k->facts->assumed_high[expr] < high) high = k->facts->assumed_high[expr];
     uint64_t divisor = k->facts->assumed_divisor[expr];
     if (divisor > 1 && divisor <= INT32_MAX && high > 0) high -= high % (int64_t)divisor;
+    if (divisor > 1 && divisor <= INT32_MAX && low > 0 && low <= INT32_MAX)
+        low += ((int64_t)divisor - low % (int64_t)divisor) % (int64_t)divisor;
     if (low > high) low = high; /* contradicting assumptions: the kernel is never launched */
     fact->low = low;
     fact->high = high;

@@ -293,6 +293,18 @@ static bulk_operands read_store(const emitter *e, const tvm_operand *operands) {
     return o;
 }
 
+/* The elected thread's predicate, and that the tile is not outside before the tensor's beginning. */
+static reg begins(emitter *e, const bulk_operands *o, const bulk_plan *plan, reg leader) {
+    for (unsigned d = 0; plan->tested >> d; d++) {
+        uint32_t index = o->tile.global[1 + d].value;
+        if (!(plan->tested >> d & 1)) continue;
+        reg inside = tvm_new_pred(e), at = tvm_emit_expr(e, index);
+        tvm_emit(e, "setp.ge.s%u %s, %s, 0;", e->k->kernel->exprs[index].type.bits, inside.name, at.name);
+        leader = tvm_both(e, leader, inside);
+    }
+    return leader;
+}
+
 /* Each is a group of its own. */
 static void store_by_engine(emitter *e, const bulk_operands *o, bulk_way way, bulk_plan *plan, uint32_t row) {
     char name[64], coordinates[96];
@@ -302,17 +314,18 @@ static void store_by_engine(emitter *e, const bulk_operands *o, bulk_way way, bu
     engine g = open_engine(e, o, plan, row);
     uint32_t behind = tvm_new_label(e);
     g.leader = tvm_emit_elect(e, behind);
+    reg stores = begins(e, o, plan, g.leader);
     for (uint32_t n = 0; n < plan->count; n++) {
         uint32_t from = place_box(e, o, plan, &g, n, coordinates);
         tvm_emit(
             e, "@%s cp%s.async.bulk.tensor.%ud.global.shared::cta%s.tile.bulk_group%s [%s, {%s}], [%s+%u]%s;",
-            g.leader.name, reduce, g.rank, add, g.level2, g.map.name, coordinates, g.shared.name, from,
+            stores.name, reduce, g.rank, add, g.level2, g.map.name, coordinates, g.shared.name, from,
             g.policy);
     }
     tvm_emit(e, "@%s cp.async.bulk.commit_group;", g.leader.name);
     tvm_text_add(&e->body, "$L%u:\n", behind);
     snprintf(name, sizeof name, "cp%s.async.bulk.tensor.%ud.global%s%s%s", reduce, g.rank, add, g.level2,
-             guarded ? " guarded" : "");
+             guarded || plan->tested ? " guarded" : "");
     tvm_explain(e, name, 0, plan->count, -1, "");
 }
 

@@ -268,11 +268,18 @@ static bool global_fits(kernel_state *k, const bulk_tile *tile, bulk_plan *plan,
 }
 
 /* Where a box is stored no coordinate may be negative: that is an illegal instruction, to an H200 (driver
- * 580, CUDA 13.0), which loads such boxes and drops what lies behind the tensor's end. */
-static bool begins_inside(const kernel_state *k, const bulk_tile *tile, char why[BULK_WHY_MAX]) {
+ * 580, CUDA 13.0), which loads such boxes and drops what lies behind the tensor's end. An index that is a
+ * multiple of the tile's extent is tested when the kernel runs: where it is negative, all of the tile is
+ * outside. */
+static bool begins_inside(const kernel_state *k, const bulk_tile *tile, bulk_plan *plan,
+                          char why[BULK_WHY_MAX]) {
     const tvm_slot *slot = &k->kernel->slots[tile->global->value];
     for (unsigned d = 0; d < slot->rank; d++) {
-        if (k->facts->exprs[tile->global[1 + d].value].low >= 0) continue;
+        uint32_t index = tile->global[1 + d].value;
+        uint32_t extent = d + tile->rank < slot->rank ? 1 : tile->extent[d + tile->rank - slot->rank];
+        if (k->facts->exprs[index].low >= 0 || tvm_fact_at_most(k, index, INT32_MAX)) continue;
+        plan->tested |= 1U << d;
+        if (tvm_fact_divisor(k, index) % extent == 0) continue;
         snprintf(why, BULK_WHY_MAX, "index %u of %.60s may be negative, for all that is known", d,
                  name_of(k, tile->global->value));
         return false;
@@ -414,7 +421,8 @@ bool tvm_bulk_plan_make(kernel_state *k, const bulk_tile *tile, bulk_way way, bu
     const shared_tile *s = &plan->tile;
     plan->box_bytes = s->bytes;
     plan->map.swizzle = (uint8_t)swizzle_of(s->layout, s->bytes);
-    if (!global_fits(k, tile, plan, s->bytes, why) || (way != BULK_LOAD && !begins_inside(k, tile, why)))
+    if (!global_fits(k, tile, plan, s->bytes, why) ||
+        (way != BULK_LOAD && !begins_inside(k, tile, plan, why)))
         return false;
     if (!is_linear || plan->map.swizzle == TVM_ABI_SWIZZLES) {
         snprintf(why, BULK_WHY_MAX, "%s",

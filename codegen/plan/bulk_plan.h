@@ -32,10 +32,12 @@ typedef struct bulk_plan {
     bulk_sum at[TVM_MAX_RANK];   /* the tile's coordinates in the map's tensor */
     uint8_t dim[TVM_MAX_RANK];   /* the tensor's that a dimension of the tile is */
     uint8_t order[TVM_MAX_RANK]; /* dimensions of the tile as boxes have them, rows first */
-    shared_tile tile;            /* opened */
-    unsigned factor;             /* elements of the tensor that are one of the map */
-    uint32_t box[TVM_MAX_RANK];  /* in the tensor's elements, by dimension of the tile */
-    uint32_t count;              /* boxes that are the tile */
+    uint32_t tested;  /* of a store: set of the tile's own tensor's dimensions whose index is tested: where
+                         it is negative the tile is outside as a whole */
+    shared_tile tile; /* opened */
+    unsigned factor;  /* elements of the tensor that are one of the map */
+    uint32_t box[TVM_MAX_RANK]; /* in the tensor's elements, by dimension of the tile */
+    uint32_t count;             /* boxes that are the tile */
     uint32_t box_bytes;
 } bulk_plan;
 
