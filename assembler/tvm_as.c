@@ -10,6 +10,7 @@
 #include "fileio.h"
 #include "lexer.h"
 #include "lsp.h"
+#include "prove.h"
 #include "source_file.h"
 #include "tool.h"
 #include "vbc.h"
@@ -27,8 +28,12 @@ enum {
     OPTION_NO_LINES,
     OPTION_CHECK,
     OPTION_LAYOUTS,
+    OPTION_PROVE,
     OPTION_LSP
 };
+
+/* Of --prove: nothing is wrong for sure, but not all is proved. */
+enum { EXIT_NOT_PROVED = 3 };
 
 typedef struct arguments {
     const char *input;
@@ -40,6 +45,8 @@ typedef struct arguments {
     unsigned warnings;
     bool check;
     bool layouts;
+    bool prove;
+    bool open; /* something was not proved */
     bool lsp;
     tvm_source_options source;
     tvm_tool_files files;
@@ -50,6 +57,8 @@ static const struct argp_option options[] = {
      "write the bytecode to FILE (-: standard output); the default is the input's name with .vbc", 0},
     {"check", OPTION_CHECK, NULL, 0, "verify the program and write nothing", 0},
     {"layouts", OPTION_LAYOUTS, NULL, 0, "list each tensor's layout and why it has it, and write nothing", 0},
+    {"prove", OPTION_PROVE, NULL, 0,
+     "say of each kernel whether it is proved free of races on shared memory and of deadlock, and write nothing", 0},
     {"warn", 'W', "race|no-reduce", 0,
      "race: warn of accesses of shared memory that nothing orders on some path; no-reduce: do not warn of reductions "
      "of what lies outside of a tensor",
@@ -87,7 +96,7 @@ static uint64_t parse_row(const char *text, struct argp_state *state) {
 static void check_together(const arguments *args, struct argp_state *state) {
     bool prints = args->print_layout || args->print_packing;
     bool writes =
-        prints || args->output || args->layouts || args->check || args->no_lines || args->source.define_count;
+        prints || args->output || args->layouts || args->prove || args->check || args->no_lines || args->source.define_count;
     if (args->lsp && (args->input || writes)) argp_error(state, "with --lsp go -I and -W alone, and no file");
     if (args->lsp) return;
     if (!args->input && !prints) argp_error(state, "no input file");
@@ -137,6 +146,9 @@ static error_t parse(int key, char *argument, struct argp_state *state) {
         return 0;
     case OPTION_LAYOUTS:
         args->layouts = true;
+        return 0;
+    case OPTION_PROVE:
+        args->prove = true;
         return 0;
     case OPTION_LSP:
         args->lsp = true;
@@ -193,6 +205,29 @@ static tvm_status write_program(arguments *args, const tvm_ir_program *program, 
     return status;
 }
 
+/* What is wrong for sure is an error. */
+static tvm_status prove(arguments *args, const tvm_ir_program *program, tvm_diags *diags) {
+    tvm_text text = {0};
+    tvm_status status = TVM_OK;
+    bool refuted = false;
+    for (uint32_t k = 0; k < program->kernel_count && status == TVM_OK; k++) {
+        tvm_proof proof;
+        status = tvm_prove(program, k, &proof, diags);
+        if (status != TVM_OK) break;
+        tvm_proof_add(&text, program, k, &proof);
+        args->open |= proof.races.verdict != TVM_PROVED || proof.deadlocks.verdict != TVM_PROVED;
+        refuted |= proof.races.verdict == TVM_REFUTED || proof.deadlocks.verdict == TVM_REFUTED;
+    }
+    if (status == TVM_OK)
+        status = text.failed ? tvm_diag_no_memory(diags)
+                             : tvm_file_write("-", tvm_text_string(&text), text.size, diags);
+    tvm_text_free(&text);
+    if (status == TVM_OK && refuted)
+        status = tvm_diag_add(diags, TVM_INVALID, &(tvm_place){.file = args->input}, NULL,
+                              "a kernel has a race or a deadlock");
+    return status;
+}
+
 static tvm_status assemble(arguments *args, tvm_diags *diags) {
     uint8_t *text;
     size_t size;
@@ -210,7 +245,8 @@ static tvm_status assemble(arguments *args, tvm_diags *diags) {
         status = layouts.failed ? tvm_diag_no_memory(diags)
                                 : tvm_file_write("-", tvm_text_string(&layouts), layouts.size, diags);
     tvm_text_free(&layouts);
-    if (status == TVM_OK && !args->check && !args->layouts) status = write_program(args, program, diags);
+    if (status == TVM_OK && args->prove) status = prove(args, program, diags);
+    if (status == TVM_OK && !args->check && !args->layouts && !args->prove) status = write_program(args, program, diags);
     tvm_ir_program_free(program);
     return status;
 }
@@ -234,5 +270,6 @@ int main(int argc, char **argv) {
     tvm_tool_files_free(&args.files);
     tvm_source_options_free(&args.source);
     int ended = tvm_tool_end("tvm-as", status, &diags);
+    if (args.open && !ended) return EXIT_NOT_PROVED;
     return args.lsp && !ended ? served : ended;
 }

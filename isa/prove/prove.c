@@ -1,0 +1,223 @@
+/* The passes of a proof, in order; see prove.h. */
+#include "prove_impl.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "verify.h"
+
+enum { MOST_WALKS = 200 };
+
+/* ---- what is found ---- */
+
+const char *prove_mnemonic(const prover *p, uint32_t insn) {
+    return tvm_op(p->kernel->insns[insn].op)->mnemonic;
+}
+
+uint32_t prove_line(const prover *p, uint32_t insn) {
+    return p->kernel->insns[insn].line;
+}
+
+void prove_fail(prover *p, tvm_proof_part *part, tvm_proof_verdict verdict, uint32_t insn, uint32_t other,
+                const char *format, ...) {
+    (void)p;
+    if (part->verdict >= verdict) return;
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(part->text, sizeof part->text, format, arguments);
+    va_end(arguments);
+    part->verdict = verdict;
+    part->insn = insn;
+    part->other = other;
+}
+
+/* ---- teams ---- */
+
+static bool find_contexts(prover *p) {
+    const tvm_ir_kernel *kernel = p->kernel;
+    p->contexts[0] = (prove_context){.role = TVM_NONE, .end = kernel->insn_count, .team = tvm_block_team(kernel)};
+    p->context_count = 1;
+    for (uint32_t i = 0; i < kernel->insn_count; i++) {
+        const tvm_insn *insn = &kernel->insns[i];
+        if (tvm_insn_class(insn) != TVM_CLASS_SECTION) continue;
+        const tvm_role role = tvm_role_of(kernel, insn);
+        for (uint32_t t = 0; t < tvm_role_teams(&role) && p->context_count < PROVE_CONTEXTS; t++)
+            p->contexts[p->context_count++] = (prove_context){.role = i,
+                                                              .index = t,
+                                                              .from = i + 1,
+                                                              .end = insn->match,
+                                                              .group = p->groups[i] / 2,
+                                                              .team = tvm_role_team(&role, t)};
+    }
+    return true;
+}
+
+/* By instruction twice the number of its group, which a sync of all of the block ends, and 1 where a role stands
+ * before it. */
+static bool find_groups(prover *p) {
+    uint32_t depth = 0, group = 0, roles = 0;
+    p->groups = calloc(p->kernel->insn_count + (size_t)1, sizeof *p->groups);
+    for (uint32_t i = 0; p->groups && i < p->kernel->insn_count; i++) {
+        const tvm_insn *insn = &p->kernel->insns[i];
+        tvm_op_class class = tvm_insn_class(insn);
+        if (class == TVM_CLASS_END) depth--;
+        p->groups[i] = 2 * group + roles;
+        if (tvm_class_opens(class)) depth++;
+        if (class == TVM_CLASS_SECTION) roles = 1;
+        if (depth == 0 && insn->op == TVM_OP_SYNC) group++;
+    }
+    return p->groups != NULL;
+}
+
+static void touch(prover *p, uint32_t context, const prove_site *site) {
+    uint64_t *touched = &p->touched[(size_t)context * p->kernel->slot_count + site->root];
+    *touched |= site->writes ? 3 : 1;
+}
+
+/* Which tensors each team writes; of the block what any does, as its accesses come before theirs. */
+static bool find_touched(prover *p) {
+    p->touched = calloc((size_t)PROVE_CONTEXTS * p->kernel->slot_count + 1, sizeof *p->touched);
+    for (uint32_t s = 0; p->touched && s < p->site_count; s++)
+        for (uint32_t c = 0; c < p->context_count; c++)
+            if (c == 0 || (p->sites[s].insn >= p->contexts[c].from && p->sites[s].insn < p->contexts[c].end))
+                touch(p, c, &p->sites[s]);
+    return p->touched != NULL;
+}
+
+static void find_pending(prover *p) {
+    for (uint32_t i = 0; i < p->kernel->insn_count; i++) {
+        const tvm_insn *insn = &p->kernel->insns[i];
+        if (insn->op != TVM_OP_ARRIVE_BARRIER) continue;
+        const tvm_operand *pending = &tvm_operands(p->kernel, insn)[insn->count - 2];
+        if (pending->kind == TVM_OPERAND_CONST && pending->value > p->most_pending) p->most_pending = pending->value;
+    }
+}
+
+/* ---- walks ---- */
+
+static void clear(prover *p) {
+    for (uint32_t c = 0; c < p->context_count; c++) {
+        for (uint32_t s = 0; s < p->contexts[c].start_count; s++) prove_free_state(&p->contexts[c].starts[s]);
+        free(p->contexts[c].starts);
+        p->contexts[c].starts = NULL;
+        p->contexts[c].start_count = 0;
+    }
+    p->entry_count = 0;
+    prove_set_clear(&p->entry_set);
+    prove_set_clear(&p->visited);
+}
+
+/* Until no scalar is known too well and no ring is broken; what a walk has found that was given up does not count. */
+static void walk_all(prover *p) {
+    const tvm_proof before = *p->proof;
+    for (unsigned turn = 0;; turn++) {
+        uint64_t steps = p->proof->steps;
+        *p->proof = before;
+        p->proof->steps = steps;
+        p->restart = false;
+        p->waits_alone = true;
+        clear(p);
+        if (turn == MOST_WALKS) p->too_long = true;
+        if (p->no_memory || p->too_long) return;
+        prove_walk(p);
+        if (!p->restart) return;
+    }
+}
+
+static bool has_shared(const prover *p) {
+    return p->site_count > 0 || p->cell_count > 0;
+}
+
+/* Waits for other blocks, of which nothing is known here. */
+static void find_far_waits(prover *p) {
+    for (uint32_t i = 0; i < p->kernel->insn_count; i++) {
+        const tvm_insn *insn = &p->kernel->insns[i];
+        bool far = tvm_op(insn->op)->effects & TVM_EFFECT_WAIT || insn->op == TVM_OP_SYNC_CLUSTER;
+        if (far)
+            prove_fail(p, &p->proof->deadlocks, TVM_NOT_PROVED, i, TVM_NONE,
+                       "%s waits for other blocks, which is not looked at", prove_mnemonic(p, i));
+    }
+}
+
+static void prove_all(prover *p) {
+    bool made = prove_find_scalars(p) && find_groups(p) && find_contexts(p) && prove_find_sites(p) &&
+                prove_find_cells(p) && find_touched(p);
+    if (!made) {
+        p->no_memory = true;
+        return;
+    }
+    find_pending(p);
+    find_far_waits(p);
+    if (!has_shared(p)) return;
+    if (p->cell_count) {
+        p->gathers = true;
+        walk_all(p);
+        p->gathers = false;
+        prove_find_tokens(p);
+    }
+    walk_all(p);
+    if (!p->no_memory && !p->too_long) prove_compare_teams(p);
+    if (!p->waits_alone)
+        prove_fail(p, &p->proof->deadlocks, TVM_NOT_PROVED, p->odd_wait, TVM_NONE,
+                   "%s waits for another team: that it arrives as often is not looked at",
+                   prove_mnemonic(p, p->odd_wait));
+    if (!p->too_long) return;
+    prove_fail(p, &p->proof->races, TVM_NOT_PROVED, TVM_NONE, TVM_NONE, "the kernel has too many states to look at");
+    prove_fail(p, &p->proof->deadlocks, TVM_NOT_PROVED, TVM_NONE, TVM_NONE,
+               "the kernel has too many states to look at");
+}
+
+static void end(prover *p) {
+    clear(p);
+    free(p->tracked);
+    free(p->scalars);
+    prove_free_sites(p);
+    free(p->groups);
+    free(p->touched);
+    free(p->cells);
+    free(p->first_cell);
+    free(p->entries);
+    free(p);
+}
+
+tvm_status tvm_prove(const tvm_ir_program *program, uint32_t kernel, tvm_proof *proof, tvm_diags *diags) {
+    prover *p = calloc(1, sizeof *p);
+    *proof = (tvm_proof){.races = {.insn = TVM_NONE, .other = TVM_NONE}, .deadlocks = {.insn = TVM_NONE}};
+    if (!p) return tvm_diag_no_memory(diags);
+    p->program = program;
+    p->kernel = &program->kernels[kernel];
+    p->proof = proof;
+    p->modulus = 1;
+    p->waits_alone = true;
+    prove_all(p);
+    bool no_memory = p->no_memory;
+    end(p);
+    return no_memory ? tvm_diag_no_memory(diags) : TVM_OK;
+}
+
+static tvm_status judge(const tvm_ir_program *program, uint32_t kernel, const tvm_proof_part *part, const char *of,
+                        tvm_diags *diags) {
+    const tvm_ir_kernel *k = &program->kernels[kernel];
+    tvm_place place = {0};
+    if (part->verdict == TVM_PROVED) return TVM_OK;
+    if (part->insn != TVM_NONE) {
+        place.line = k->insns[part->insn].line;
+        if (k->insns[part->insn].file != TVM_NONE) place.file = tvm_string(program, k->insns[part->insn].file);
+    }
+    return tvm_diag_add(diags, TVM_INVALID, &place, NULL, "%s: %s %s: %s", tvm_string(program, k->name),
+                        part->verdict == TVM_REFUTED ? "has" : "not proved free of", of, part->text);
+}
+
+tvm_status tvm_verify_proved(tvm_ir_program *program, tvm_diags *diags) {
+    tvm_status status = tvm_verify(program, diags);
+    if (status != TVM_OK) return status;
+    for (uint32_t k = 0; k < program->kernel_count; k++) {
+        tvm_proof proof;
+        tvm_status made = tvm_prove(program, k, &proof, diags);
+        if (made != TVM_OK) return made;
+        if (judge(program, k, &proof.races, "races on shared memory", diags) != TVM_OK) status = TVM_INVALID;
+        if (judge(program, k, &proof.deadlocks, "deadlock", diags) != TVM_OK) status = TVM_INVALID;
+    }
+    return status;
+}

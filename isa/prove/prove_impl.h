@@ -1,0 +1,251 @@
+/* Inside of the prover: what its files share. See prove.h. */
+#ifndef TVM_ISA_PROVE_PROVE_IMPL_H
+#define TVM_ISA_PROVE_PROVE_IMPL_H
+
+#include "prove.h"
+
+enum {
+    PROVE_CONTEXTS = TVM_MAX_TEAMS + 1, /* 0: the block's own; then the teams of its roles */
+    PROVE_TOKENS = 64,
+    PROVE_VALUES = 64, /* different ones that a scalar may have before it counts as unknown */
+    PROVE_WORK = 1 << 21, /* steps, of some 10 ns each, that a kernel may take */
+    PROVE_UNKNOWN = INT32_MIN /* an index */
+};
+
+/* ---- scalars ---- */
+
+typedef enum prove_kind {
+    PROVE_ANY,   /* nothing is known */
+    PROVE_EXACT, /* it is `v` */
+    PROVE_CLASS  /* at least 0, at most `high`, and `v` modulo `modulus` */
+} prove_kind;
+
+typedef struct prove_value {
+    int64_t v, high;
+    uint32_t kind, modulus;
+} prove_value;
+
+/* How a scalar is kept. Each mode knows less than the one before. */
+typedef enum prove_mode { PROVE_NUMBERS, PROVE_CLASSES, PROVE_NOTHING } prove_mode;
+
+typedef struct prove_scalar {
+    uint32_t slot;
+    prove_mode mode;
+    int64_t seen[PROVE_VALUES];
+    uint32_t seen_count;
+} prove_scalar;
+
+/* ---- accesses ---- */
+
+typedef enum prove_actor {
+    PROVE_THREADS,
+    PROVE_PRODUCT, /* reads until an arrival that does not leave it out */
+    PROVE_PIPED,   /* a copy of a pipelined loop, which is ordered by itself */
+    PROVE_COPY,    /* copy-async */
+    PROVE_STORE,   /* store-bulk, of its tile */
+    PROVE_BULK     /* copy-bulk */
+} prove_actor;
+
+/* A tile in shared memory that an instruction names. */
+typedef struct prove_site {
+    uint32_t insn, slot, root;
+    prove_actor actor;
+    bool writes, is_atomic;
+    bool by_warps;            /* a warp touches its elements together */
+    bool is_masked;           /* some of the elements may be left out */
+    bool everywhere;          /* the indices are not known: any place of the tensor */
+    const tvm_layout *layout; /* whose threads have which element; NULL: any thread of the team */
+    tvm_layout own_layout;    /* of a product's tile */
+    const tvm_operand *parts; /* of a copy-async whose tile is shared out among the warps */
+    const tvm_operand *barrier; /* of copy-bulk */
+    unsigned rank;
+    const tvm_operand *indices;
+    uint32_t extent[TVM_MAX_RANK], shape[TVM_MAX_RANK];
+    uint32_t first, step[TVM_MAX_RANK]; /* in the root's elements */
+    uint16_t *threads, *warps; /* by element of the tile, made when needed: who has it, or PROVE_SEVERAL */
+} prove_site;
+enum { PROVE_SEVERAL = UINT16_MAX };
+
+/* A site at a place. */
+typedef struct prove_place {
+    uint32_t site;
+    int32_t low[TVM_MAX_RANK]; /* PROVE_UNKNOWN: anywhere along the dimension */
+} prove_place;
+
+/* ---- states ---- */
+
+typedef enum prove_level {
+    PROVE_OPEN,      /* nothing orders it; of a copy-async: no commit-group yet */
+    PROVE_COMMITTED, /* copy-async */
+    PROVE_WARPS,     /* threads, or a copy-async that was waited for: those of a warp are in order */
+    PROVE_RETIRED    /* copy-async: its threads have waited */
+} prove_level;
+
+/* An access of the team that is not ordered before all that follows. No padding: it is compared as bytes. */
+typedef struct prove_record {
+    uint32_t place;
+    uint8_t level; /* prove_level */
+    uint8_t age;   /* commit-groups, products or store-bulks since */
+    uint16_t cell; /* of copy-bulk; PROVE_NO_CELL: not known */
+    uint64_t marks; /* rings that the team has let go of since */
+    uint64_t cover; /* rings that it held, and still does or has let go of when the access was complete */
+} prove_record;
+enum { PROVE_NO_CELL = UINT16_MAX, PROVE_OLDEST = 200 };
+
+typedef struct prove_state {
+    uint32_t at; /* 2 * instruction, + 1: the head of a loop that has been entered */
+    bool sure;   /* every block comes here */
+    uint64_t held; /* rings; of a mbarrier of one team: it has arrived */
+    prove_value *values;
+    prove_record *records;
+    uint32_t record_count, record_capacity;
+} prove_state;
+
+/* ---- mbarriers ---- */
+
+typedef struct prove_cell {
+    uint32_t slot, index, arrivals;
+    bool open, wild;           /* wild: an instruction may mean it, or another */
+    uint32_t arrive_by, wait_by, bring_by; /* contexts, as bits */
+} prove_cell;
+
+typedef struct prove_token {
+    uint16_t full, empty; /* cells; of a team's own mbarrier the same */
+    uint32_t producers, consumers;
+    bool broken;
+} prove_token;
+
+typedef struct prove_context {
+    uint32_t role, index; /* instruction; TVM_NONE: the block */
+    uint32_t from, end;   /* instructions */
+    uint32_t group;       /* roles of a group run beside each other */
+    tvm_team team;
+    prove_state *starts; /* of the block where the role begins */
+    uint32_t start_count;
+} prove_context;
+
+/* An access as the other teams see it. */
+typedef struct prove_entry {
+    uint32_t context, group, place;
+    bool lasts; /* nothing after its group orders it */
+    uint64_t cover;
+} prove_entry;
+
+typedef struct prove_set { /* of byte strings */
+    struct prove_string {
+        uint8_t *bytes;
+        uint32_t size;
+    } *strings;
+    uint32_t count, capacity;
+} prove_set;
+
+typedef struct prover {
+    const tvm_ir_program *program;
+    const tvm_ir_kernel *kernel;
+    tvm_proof *proof;
+    bool no_memory, restart, too_long;
+    bool gathers; /* who uses which mbarrier; no accesses */
+    int32_t *tracked; /* by slot: a scalar, or -1 */
+    prove_scalar *scalars;
+    uint32_t scalar_count;
+    uint32_t modulus; /* of classes; 1: none */
+    prove_site *sites;
+    uint32_t site_count;
+    uint32_t *first_site; /* by instruction, and one more */
+    uint32_t *groups;     /* by instruction */
+    uint64_t *touched;    /* by context, then root: bit 0 it is touched, bit 1 it is written */
+    prove_place *places;
+    uint32_t place_count, place_capacity;
+    uint32_t *place_buckets, place_bucket_count;
+    prove_cell *cells;
+    uint32_t cell_count;
+    uint32_t *first_cell; /* by slot */
+    prove_token tokens[PROVE_TOKENS];
+    uint32_t token_count;
+    uint64_t rings; /* tokens that are rings, as bits */
+    uint32_t most_pending; /* of the arrivals */
+    prove_context contexts[PROVE_CONTEXTS];
+    uint32_t context_count;
+    prove_entry *entries;
+    uint32_t entry_count, entry_capacity;
+    prove_set entry_set, visited;
+    bool waits_alone; /* each wait was for an arrival of its own team */
+    uint32_t odd_wait; /* else: the first that was not */
+    struct {
+        uint32_t a, b, level;
+        int64_t distance[TVM_MAX_RANK];
+        bool conflict;
+    } known[256]; /* comparisons of threads */
+    uint32_t known_count;
+} prover;
+
+/* ---- scalars.c ---- */
+
+bool prove_find_scalars(prover *p);
+prove_value prove_eval(const prover *p, const prove_state *state, uint32_t expr);
+prove_value prove_exact(int64_t v);
+/* The scalar has the value now. */
+void prove_assign(prover *p, prove_state *state, uint32_t slot, prove_value value);
+/* The first value of a loop's variable, and the one after `before`; PROVE_ANY where it is not known. */
+prove_value prove_first_turn(const prover *p, const prove_state *state, const tvm_insn *loop);
+prove_value prove_next_turn(const prover *p, const prove_state *state, const tvm_insn *loop);
+/* Does the loop go on with its variable's value? 1 yes, 0 no, -1 it is not known. */
+int prove_goes_on(const prover *p, const prove_state *state, const tvm_insn *loop);
+
+/* ---- sites.c ---- */
+
+bool prove_find_sites(prover *p);
+void prove_free_sites(prover *p);
+/* The site's place in the state; TVM_NONE: out of memory. */
+uint32_t prove_place_of(prover *p, const prove_state *state, uint32_t site);
+/* May the two touch an element, of which one writes, but not both by an atomic operation? */
+bool prove_overlap(const prover *p, uint32_t a, uint32_t b);
+/* Is an element of both certain, and which threads (of the team) have it? */
+typedef struct prove_pair {
+    bool certain;
+    uint32_t index[TVM_MAX_RANK];
+    uint32_t first, second; /* threads; PROVE_SEVERAL: not one */
+} prove_pair;
+/* Do other threads, or threads of other warps, touch at `b` what was touched at `a` before? The two overlap. */
+bool prove_differ(prover *p, uint32_t a, uint32_t b, bool warps, prove_pair *pair);
+
+/* ---- records.c ---- */
+
+void prove_order(prover *p, uint32_t context, prove_state *state, uint32_t insn);
+void prove_access(prover *p, uint32_t context, prove_state *state, uint32_t site);
+void prove_let_go(prover *p, uint32_t context, prove_state *state, uint32_t token, uint32_t pending);
+void prove_take(prover *p, prove_state *state, uint32_t token);
+void prove_begin_role(prover *p, const prove_state *state, uint32_t group);
+bool prove_frees(prover *p, const prove_state *state, uint32_t insn);
+
+/* ---- rings.c ---- */
+
+bool prove_find_cells(prover *p);
+void prove_find_tokens(prover *p);
+void prove_arrive(prover *p, uint32_t context, prove_state *state, uint32_t insn);
+void prove_wait(prover *p, uint32_t context, prove_state *state, uint32_t insn);
+void prove_bring(prover *p, uint32_t context, const prove_state *state, const prove_site *site);
+/* The cell of mbarriers at an operand; PROVE_NO_CELL. */
+uint16_t prove_cell_at(const prover *p, const prove_state *state, const tvm_operand *operand);
+void prove_compare_teams(prover *p);
+
+/* ---- walk.c ---- */
+
+void prove_walk(prover *p);
+bool prove_copy_state(prover *p, prove_state *to, const prove_state *from);
+void prove_free_state(prove_state *state);
+/* Accounts for work; too much ends the walk. */
+void prove_charge(prover *p, uint64_t work);
+/* Adds the bytes; false: they were there, or out of memory. */
+bool prove_set_add(prover *p, prove_set *set, const void *bytes, size_t size);
+void prove_set_clear(prove_set *set);
+
+/* ---- prove.c ---- */
+
+/* What is missing; the first one stays, but that a refutation takes its place. */
+void prove_fail(prover *p, tvm_proof_part *part, tvm_proof_verdict verdict, uint32_t insn, uint32_t other,
+                const char *format, ...) __attribute__((format(printf, 6, 7)));
+const char *prove_mnemonic(const prover *p, uint32_t insn);
+uint32_t prove_line(const prover *p, uint32_t insn);
+
+#endif

@@ -1,0 +1,248 @@
+/* mbarriers: which pairs of them are rings, whether each team keeps to them, and whether rings order what different
+ * teams touch. See prove.h for why a ring orders. */
+#include "prove_impl.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- mbarriers, one by one ---- */
+
+static uint32_t count_of(const prover *p, uint32_t slot) {
+    const tvm_slot *of = &p->kernel->slots[slot];
+    const uint32_t *shape = tvm_slot_shape(p->program, of);
+    uint32_t count = 1;
+    for (unsigned d = 0; d < tvm_slot_rank(p->program, of); d++) count *= shape[d];
+    return count;
+}
+
+static void add_cells(prover *p, const tvm_insn *insn) {
+    const tvm_operand *operands = tvm_operands(p->kernel, insn);
+    uint32_t count = count_of(p, insn->result);
+    p->first_cell[insn->result] = p->cell_count;
+    for (uint32_t i = 0; i < count; i++)
+        p->cells[p->cell_count++] =
+            (prove_cell){.slot = insn->result,
+                         .index = i,
+                         .arrivals = operands[0].kind == TVM_OPERAND_NONE ? 1 : operands[0].value,
+                         .open = operands[1].kind != TVM_OPERAND_NONE};
+}
+
+bool prove_find_cells(prover *p) {
+    size_t count = 0;
+    for (uint32_t i = 0; i < p->kernel->insn_count; i++)
+        if (p->kernel->insns[i].op == TVM_OP_ALLOC_BARRIER) count += count_of(p, p->kernel->insns[i].result);
+    p->cells = calloc(count + 1, sizeof *p->cells);
+    p->first_cell = calloc(p->kernel->slot_count + (size_t)1, sizeof *p->first_cell);
+    if (!p->cells || !p->first_cell || count >= PROVE_NO_CELL - 1) return false;
+    for (uint32_t i = 0; i < p->kernel->insn_count; i++) {
+        const tvm_insn *insn = &p->kernel->insns[i];
+        if (insn->op == TVM_OP_ALLOC_BARRIER) add_cells(p, insn);
+    }
+    return true;
+}
+
+uint16_t prove_cell_at(const prover *p, const prove_state *state, const tvm_operand *operand) {
+    const tvm_slot *slot = &p->kernel->slots[operand->value];
+    const uint32_t *shape = tvm_slot_shape(p->program, slot);
+    int64_t at = 0;
+    for (unsigned d = 0; d < tvm_slot_rank(p->program, slot); d++) {
+        prove_value index = prove_eval(p, state, operand[1 + d].value);
+        if (index.kind != PROVE_EXACT || index.v < 0 || index.v >= shape[d]) return PROVE_NO_CELL;
+        at = at * shape[d] + index.v;
+    }
+    return (uint16_t)(p->first_cell[operand->value] + at);
+}
+
+static void make_wild(prover *p, uint32_t slot) {
+    for (uint32_t c = p->first_cell[slot]; c < p->first_cell[slot] + count_of(p, slot); c++) p->cells[c].wild = true;
+}
+
+/* ---- who uses which ---- */
+
+typedef enum use { ARRIVES, WAITS } use;
+
+static void note_use(prover *p, uint32_t context, uint16_t cell, uint32_t slot, use how) {
+    if (cell == PROVE_NO_CELL) {
+        make_wild(p, slot);
+        return;
+    }
+    uint32_t *users = how == ARRIVES ? &p->cells[cell].arrive_by : &p->cells[cell].wait_by;
+    *users |= UINT32_C(1) << context;
+}
+
+static uint32_t bits_of(uint32_t set) {
+    return (uint32_t)__builtin_popcount(set);
+}
+
+/* All of them teams of roles, of one group, and of different warps: it is warps that count the phases they have waited
+ * for. */
+static bool is_of_one_group(const prover *p, uint32_t set) {
+    uint32_t group = UINT32_MAX, warps = 0;
+    if (set & 1) return false;
+    for (uint32_t c = 1; c < p->context_count; c++) {
+        tvm_team team = p->contexts[c].team;
+        uint32_t own = (team.warps == 32 ? UINT32_MAX : (UINT32_C(1) << team.warps) - 1) << team.first;
+        if (!(set >> c & 1)) continue;
+        if (warps & own || (group != UINT32_MAX && p->contexts[c].group != group)) return false;
+        group = p->contexts[c].group;
+        warps |= own;
+    }
+    return group != UINT32_MAX;
+}
+
+static bool is_ring(const prover *p, const prove_cell *full, const prove_cell *empty) {
+    uint32_t producers = full->arrive_by, consumers = full->wait_by;
+    return !full->wild && !empty->wild && !full->open && empty->open && full->index == empty->index && producers &&
+           consumers && !(producers & consumers) && empty->wait_by == producers && empty->arrive_by == consumers &&
+           !(full->bring_by & ~producers) && !empty->bring_by && full->arrivals == bits_of(producers) &&
+           empty->arrivals == bits_of(consumers) && is_of_one_group(p, producers | consumers);
+}
+
+/* An mbarrier of one team. */
+static bool is_own(const prove_cell *cell) {
+    return !cell->wild && !cell->open && cell->arrivals == 1 && cell->arrive_by == cell->wait_by &&
+           bits_of(cell->arrive_by) == 1 && !(cell->bring_by & ~cell->arrive_by);
+}
+
+static void add_token(prover *p, uint32_t full, uint32_t empty) {
+    if (p->token_count == PROVE_TOKENS) return;
+    if (full != empty) p->rings |= UINT64_C(1) << p->token_count;
+    p->tokens[p->token_count++] = (prove_token){.full = (uint16_t)full,
+                                                .empty = (uint16_t)empty,
+                                                .producers = p->cells[full].arrive_by,
+                                                .consumers = p->cells[full].wait_by};
+}
+
+void prove_find_tokens(prover *p) {
+    for (uint32_t f = 0; f < p->cell_count; f++) {
+        if (is_own(&p->cells[f])) add_token(p, f, f);
+        for (uint32_t e = 0; e < p->cell_count; e++)
+            if (e != f && is_ring(p, &p->cells[f], &p->cells[e])) add_token(p, f, e);
+    }
+}
+
+/* ---- by turns ---- */
+
+static void break_token(prover *p, uint32_t number) {
+    p->tokens[number].broken = true;
+    p->restart = true;
+}
+
+static bool is_self(const prove_token *token) {
+    return token->full == token->empty;
+}
+
+/* Is it an arrival, by this team, that lets go of the ring? */
+static bool lets_go(const prove_token *token, uint32_t context, uint16_t cell) {
+    if (is_self(token)) return token->full == cell;
+    return (token->producers >> context & 1) ? token->full == cell
+                                             : (token->consumers >> context & 1) && token->empty == cell;
+}
+
+static bool takes(const prove_token *token, uint32_t context, uint16_t cell) {
+    if (is_self(token)) return token->full == cell;
+    return (token->producers >> context & 1) ? token->empty == cell
+                                             : (token->consumers >> context & 1) && token->full == cell;
+}
+
+static uint32_t pending_of(const prover *p, const tvm_insn *insn) {
+    const tvm_operand *operands = tvm_operands(p->kernel, insn);
+    if (insn->op != TVM_OP_ARRIVE_BARRIER) return 0;
+    const tvm_operand *pending = &operands[insn->count - 2];
+    return pending->kind == TVM_OPERAND_CONST ? pending->value : 0;
+}
+
+void prove_arrive(prover *p, uint32_t context, prove_state *state, uint32_t insn) {
+    const tvm_operand *operands = tvm_operands(p->kernel, &p->kernel->insns[insn]);
+    uint16_t cell = prove_cell_at(p, state, operands);
+    if (p->gathers) note_use(p, context, cell, operands->value, ARRIVES);
+    for (uint32_t t = 0; t < p->token_count && cell != PROVE_NO_CELL && !p->gathers; t++) {
+        uint64_t bit = UINT64_C(1) << t;
+        if (p->tokens[t].broken || !lets_go(&p->tokens[t], context, cell)) continue;
+        /* a ring is held until it is let go of; of an own mbarrier the bit says that it has arrived */
+        bool ready = is_self(&p->tokens[t]) ? !(state->held & bit) : state->held & bit;
+        if (!ready) break_token(p, t);
+        state->held ^= bit;
+        prove_let_go(p, context, state, t, pending_of(p, &p->kernel->insns[insn]));
+    }
+}
+
+void prove_wait(prover *p, uint32_t context, prove_state *state, uint32_t insn) {
+    const tvm_operand *operands = tvm_operands(p->kernel, &p->kernel->insns[insn]);
+    uint16_t cell = prove_cell_at(p, state, operands);
+    bool alone = false;
+    if (p->gathers) note_use(p, context, cell, operands->value, WAITS);
+    for (uint32_t t = 0; t < p->token_count && cell != PROVE_NO_CELL && !p->gathers; t++) {
+        uint64_t bit = UINT64_C(1) << t;
+        if (p->tokens[t].broken || !takes(&p->tokens[t], context, cell)) continue;
+        bool self = is_self(&p->tokens[t]), ready = self ? state->held & bit : !(state->held & bit);
+        alone = alone || self;
+        if (!ready) break_token(p, t);
+        state->held ^= bit;
+        prove_take(p, state, t);
+    }
+    if (alone || p->gathers) return;
+    if (p->waits_alone) p->odd_wait = insn;
+    p->waits_alone = false;
+    state->sure = false;
+}
+
+/* A copy whose bytes the mbarrier's phase waits for: of a ring while it is held, of a team's own mbarrier before the
+ * arrival. Otherwise it is not known which phase it is that waits. */
+void prove_bring(prover *p, uint32_t context, const prove_state *state, const prove_site *site) {
+    uint16_t cell = site->barrier ? prove_cell_at(p, state, site->barrier) : PROVE_NO_CELL;
+    if (p->gathers && cell != PROVE_NO_CELL) p->cells[cell].bring_by |= UINT32_C(1) << context;
+    if (p->gathers && cell == PROVE_NO_CELL && site->barrier) make_wild(p, site->barrier->value);
+    for (uint32_t t = 0; t < p->token_count && cell != PROVE_NO_CELL && !p->gathers; t++) {
+        const prove_token *token = &p->tokens[t];
+        bool held = state->held >> t & 1;
+        if (!token->broken && token->full == cell && held == is_self(token)) break_token(p, t);
+    }
+}
+
+/* ---- different teams ---- */
+
+static bool is_beside(const prove_entry *a, const prove_entry *b) {
+    if (a->context == b->context) return false;
+    return a->group == b->group || (a->lasts && a->group < b->group) || (b->lasts && b->group < a->group);
+}
+
+/* Do both hold a ring, from its two sides? */
+static bool is_ordered(const prover *p, const prove_entry *a, const prove_entry *b) {
+    uint64_t both = a->cover & b->cover;
+    for (uint32_t t = 0; t < p->token_count; t++) {
+        const prove_token *token = &p->tokens[t];
+        if (!(both >> t & 1) || token->broken || is_self(token)) continue;
+        if ((token->producers >> a->context & 1 && token->consumers >> b->context & 1) ||
+            (token->producers >> b->context & 1 && token->consumers >> a->context & 1))
+            return true;
+    }
+    return false;
+}
+
+static void name_team(const prover *p, uint32_t context, char out[96]) {
+    const prove_context *c = &p->contexts[context];
+    if (context == 0)
+        snprintf(out, 96, "the block");
+    else
+        snprintf(out, 96, "role '%.60s' %u", tvm_string(p->program, p->kernel->slots[p->kernel->insns[c->role].result].name),
+                 c->index);
+}
+
+void prove_compare_teams(prover *p) {
+    char who[96], whom[96];
+    for (uint32_t a = 0; a < p->entry_count && !p->too_long; a++, prove_charge(p, p->entry_count - a))
+        for (uint32_t b = a + 1; b < p->entry_count; b++) {
+            const prove_entry *x = &p->entries[a], *y = &p->entries[b];
+            if (!is_beside(x, y) || !prove_overlap(p, x->place, y->place) || is_ordered(p, x, y)) continue;
+            uint32_t first = p->sites[p->places[x->place].site].insn, second = p->sites[p->places[y->place].site].insn;
+            name_team(p, x->context, who);
+            name_team(p, y->context, whom);
+            prove_fail(p, &p->proof->races, TVM_NOT_PROVED, second, first,
+                       "%s of '%s' by %s and %s, line %u, by %s: no ring of mbarriers is known to order them",
+                       prove_mnemonic(p, second),
+                       tvm_string(p->program, p->kernel->slots[p->sites[p->places[y->place].site].slot].name), whom,
+                       prove_mnemonic(p, first), prove_line(p, first), who);
+            return;
+        }
+}

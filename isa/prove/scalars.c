@@ -1,0 +1,267 @@
+/* Scalars, as far as places in shared memory, mbarriers and conditions depend on them. */
+#include "prove_impl.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "pipeline.h"
+
+enum { MOST_MODULUS = 1 << 16 };
+
+prove_value prove_exact(int64_t v) {
+    return (prove_value){.kind = PROVE_EXACT, .v = v};
+}
+
+static bool is_whole(tvm_dtype type) {
+    return tvm_dtype_is_integer(type) || type.kind == TVM_KIND_BOOL;
+}
+
+/* ---- which ---- */
+
+static void need(prover *p, uint32_t expr, bool *any) {
+    const tvm_expr *node = &p->kernel->exprs[expr];
+    if (node->op == TVM_EXPR_SLOT && node->a >= p->kernel->param_count && p->tracked[node->a] < 0 &&
+        is_whole(p->kernel->slots[node->a].dtype)) {
+        p->tracked[node->a] = 0;
+        *any = true;
+    }
+    for (unsigned i = 0; i < tvm_expr_arity(node); i++) need(p, node->operands[i], any);
+}
+
+static void need_operands(prover *p, const tvm_insn *insn, bool *any) {
+    const tvm_operand *operands = tvm_operands(p->kernel, insn);
+    for (uint32_t o = 0; o < insn->count; o++)
+        if (operands[o].kind == TVM_OPERAND_EXPR) need(p, operands[o].value, any);
+}
+
+/* Does it name shared memory or an mbarrier? */
+static bool names_shared(const prover *p, const tvm_insn *insn) {
+    const tvm_operand *operands = tvm_operands(p->kernel, insn);
+    for (uint32_t o = 0; o < insn->count; o++)
+        if (operands[o].kind == TVM_OPERAND_SLOT && tvm_slot_is_in_shared(p->kernel->slots[operands[o].value].kind))
+            return true;
+    return false;
+}
+
+static void close_over(prover *p) {
+    for (bool any = true; any;) {
+        any = false;
+        for (uint32_t i = 0; i < p->kernel->insn_count; i++) {
+            const tvm_insn *insn = &p->kernel->insns[i];
+            bool asks = insn->op == TVM_OP_IF || insn->op == TVM_OP_WHILE;
+            bool gives = (insn->op == TVM_OP_LET || insn->op == TVM_OP_FOR) && p->tracked[insn->result] >= 0;
+            if (asks || gives || names_shared(p, insn)) need_operands(p, insn, &any);
+        }
+    }
+}
+
+static uint64_t gcd(uint64_t a, uint64_t b) {
+    while (b) {
+        uint64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+static void widen(uint64_t *lcm, int64_t by) {
+    if (by < 2 || by > MOST_MODULUS) return;
+    uint64_t wide = *lcm / gcd(*lcm, (uint64_t)by) * (uint64_t)by;
+    if (wide <= MOST_MODULUS) *lcm = wide;
+}
+
+/* The modulus of the classes: all that expressions divide by. */
+static void find_modulus(prover *p) {
+    uint64_t quotients = 1, rests = 1;
+    for (uint32_t e = 0; e < p->kernel->expr_count; e++) {
+        const tvm_expr *node = &p->kernel->exprs[e];
+        if (tvm_expr_arity(node) != 2 || !is_whole(node->type)) continue;
+        const tvm_expr *by = &p->kernel->exprs[node->b];
+        if (by->op != TVM_EXPR_INTEGER) continue;
+        if (node->op == TVM_EXPR_MOD) widen(&rests, by->value.i);
+        if (node->op == TVM_EXPR_DIV) widen(&quotients, by->value.i);
+        if (node->op == TVM_EXPR_AND && by->value.i > 0 && !(by->value.i & (by->value.i + 1)))
+            widen(&rests, by->value.i + 1);
+    }
+    p->modulus = (uint32_t)(quotients * rests <= MOST_MODULUS ? quotients * rests : rests);
+}
+
+bool prove_find_scalars(prover *p) {
+    p->tracked = malloc((p->kernel->slot_count + (size_t)1) * sizeof *p->tracked);
+    if (!p->tracked) return false;
+    for (uint32_t s = 0; s < p->kernel->slot_count; s++) p->tracked[s] = -1;
+    close_over(p);
+    for (uint32_t s = 0; s < p->kernel->slot_count; s++)
+        if (p->tracked[s] >= 0) p->tracked[s] = (int32_t)p->scalar_count++;
+    p->scalars = calloc(p->scalar_count + (size_t)1, sizeof *p->scalars);
+    if (!p->scalars) return false;
+    for (uint32_t s = 0; s < p->kernel->slot_count; s++)
+        if (p->tracked[s] >= 0) p->scalars[p->tracked[s]].slot = s;
+    find_modulus(p);
+    return true;
+}
+
+/* ---- values ---- */
+
+static int64_t type_max(tvm_dtype type) {
+    unsigned bits = type.bits > 63 ? 63 : type.kind == TVM_KIND_UINT ? type.bits : type.bits - 1u;
+    return bits >= 63 ? INT64_MAX : (INT64_C(1) << bits) - 1;
+}
+
+/* Of a class with a number: what does not wrap. */
+static prove_value of_class(const tvm_expr *node, prove_value a, prove_value b) {
+    const prove_value none = {0};
+    if (a.kind != PROVE_CLASS && (node->op == TVM_EXPR_ADD || node->op == TVM_EXPR_MUL)) {
+        prove_value swap = a;
+        a = b;
+        b = swap;
+    }
+    if (a.kind != PROVE_CLASS || b.kind != PROVE_EXACT || b.v < 0 || b.v > MOST_MODULUS) return none;
+    prove_value value = a;
+    switch (node->op) {
+    case TVM_EXPR_ADD:
+        if (a.high > type_max(node->type) - b.v) return none;
+        value.high += b.v;
+        value.v = (a.v + b.v) % a.modulus;
+        return value;
+    case TVM_EXPR_MUL:
+        if (b.v == 0 || a.high > type_max(node->type) / b.v || a.modulus > MOST_MODULUS / b.v) return none;
+        value.high *= b.v;
+        value.v *= b.v;
+        value.modulus *= (uint32_t)b.v;
+        return value;
+    case TVM_EXPR_DIV:
+        if (b.v == 0 || a.modulus % b.v) return none;
+        value.high /= b.v;
+        value.v /= b.v;
+        value.modulus /= (uint32_t)b.v;
+        return value.modulus > 1 ? value : none;
+    case TVM_EXPR_MOD:
+        return b.v != 0 && a.modulus % b.v == 0 ? prove_exact(a.v % b.v) : none;
+    case TVM_EXPR_AND:
+        return (b.v & (b.v + 1)) == 0 && a.modulus % (b.v + 1) == 0 ? prove_exact(a.v % (b.v + 1)) : none;
+    default:
+        return none;
+    }
+}
+
+static prove_value of_operands(const prover *p, const tvm_expr *node, const prove_value *values, unsigned arity) {
+    const prove_value none = {0};
+    tvm_scalar operands[3] = {{0}, {0}, {0}}, result;
+    bool exact = true;
+    for (unsigned i = 0; i < arity; i++) {
+        exact = exact && values[i].kind == PROVE_EXACT;
+        operands[i].i = values[i].v;
+    }
+    tvm_dtype type = p->kernel->exprs[node->a].type;
+    if (!is_whole(node->type) || !is_whole(type)) return none;
+    if (exact) return tvm_expr_apply(node, type, operands, &result, NULL) == TVM_OK ? prove_exact(result.i) : none;
+    if (node->op == TVM_EXPR_CAST && values[0].kind == PROVE_CLASS && values[0].high <= type_max(node->type))
+        return values[0];
+    return arity == 2 ? of_class(node, values[0], values[1]) : none;
+}
+
+static prove_value lazily(const prover *p, const prove_state *state, const tvm_expr *node) {
+    prove_value first = prove_eval(p, state, node->a);
+    if (node->op == TVM_EXPR_SELECT) {
+        if (first.kind == PROVE_EXACT) return prove_eval(p, state, first.v ? node->b : node->c);
+        prove_value a = prove_eval(p, state, node->b), b = prove_eval(p, state, node->c);
+        return memcmp(&a, &b, sizeof a) == 0 ? a : (prove_value){0};
+    }
+    bool ends = node->op == TVM_EXPR_LOR; /* which value of an operand decides */
+    if (first.kind == PROVE_EXACT && (first.v != 0) == ends) return prove_exact(ends);
+    prove_value second = prove_eval(p, state, node->b);
+    if (second.kind == PROVE_EXACT && ((second.v != 0) == ends || first.kind == PROVE_EXACT))
+        return prove_exact(second.v != 0);
+    return (prove_value){0};
+}
+
+prove_value prove_eval(const prover *p, const prove_state *state, uint32_t expr) {
+    const tvm_expr *node = &p->kernel->exprs[expr];
+    switch (node->op) {
+    case TVM_EXPR_INTEGER:
+        return prove_exact(node->value.i);
+    case TVM_EXPR_SLOT:
+        return p->tracked[node->a] >= 0 ? state->values[p->tracked[node->a]] : (prove_value){0};
+    case TVM_EXPR_LAND:
+    case TVM_EXPR_LOR:
+    case TVM_EXPR_SELECT:
+        return lazily(p, state, node);
+    default:
+        break;
+    }
+    prove_value values[3];
+    unsigned arity = tvm_expr_arity(node);
+    if (arity == 0) return (prove_value){0};
+    for (unsigned i = 0; i < arity; i++) values[i] = prove_eval(p, state, node->operands[i]);
+    return of_operands(p, node, values, arity);
+}
+
+/* ---- assignment ---- */
+
+/* A scalar that has many values is known less well from here on; the walk begins again. */
+static void note(prover *p, prove_scalar *scalar, int64_t v) {
+    for (uint32_t i = 0; i < scalar->seen_count; i++)
+        if (scalar->seen[i] == v) return;
+    if (scalar->seen_count < PROVE_VALUES) {
+        scalar->seen[scalar->seen_count++] = v;
+        return;
+    }
+    scalar->mode++;
+    scalar->seen_count = 0;
+    p->restart = true;
+}
+
+void prove_assign(prover *p, prove_state *state, uint32_t slot, prove_value value) {
+    if (p->tracked[slot] < 0) return;
+    prove_scalar *scalar = &p->scalars[p->tracked[slot]];
+    if (scalar->mode == PROVE_NOTHING) value = (prove_value){0};
+    if (value.kind != PROVE_ANY) note(p, scalar, value.v);
+    state->values[p->tracked[slot]] = value;
+}
+
+/* ---- loops ---- */
+
+static prove_value to_class(const prover *p, prove_value value, tvm_dtype type) {
+    if (value.kind != PROVE_EXACT || value.v < 0 || p->modulus < 2) return (prove_value){0};
+    return (prove_value){
+        .kind = PROVE_CLASS, .v = value.v % p->modulus, .modulus = p->modulus, .high = type_max(type) - 1};
+}
+
+/* Its end is a constant, so that its turns can be counted. */
+static bool is_counted(const prover *p, const tvm_insn *loop) {
+    return p->kernel->exprs[tvm_operands(p->kernel, loop)[1].value].op == TVM_EXPR_INTEGER;
+}
+
+static bool has_classes(const prover *p, const tvm_insn *loop) {
+    return !is_counted(p, loop) || p->scalars[p->tracked[loop->result]].mode == PROVE_CLASSES;
+}
+
+prove_value prove_first_turn(const prover *p, const prove_state *state, const tvm_insn *loop) {
+    if (p->tracked[loop->result] < 0) return (prove_value){0};
+    prove_value start = prove_eval(p, state, tvm_operands(p->kernel, loop)[0].value);
+    if (!has_classes(p, loop)) return start.kind == PROVE_EXACT ? start : (prove_value){0};
+    return to_class(p, start, p->kernel->slots[loop->result].dtype);
+}
+
+prove_value prove_next_turn(const prover *p, const prove_state *state, const tvm_insn *loop) {
+    if (p->tracked[loop->result] < 0) return (prove_value){0};
+    prove_value before = state->values[p->tracked[loop->result]];
+    const tvm_expr *step = &p->kernel->exprs[tvm_operands(p->kernel, loop)[2].value];
+    if (step->op != TVM_EXPR_INTEGER || step->value.i < 1 || step->value.i > INT32_MAX) return (prove_value){0};
+    if (before.kind == PROVE_EXACT && before.v > INT32_MAX) return (prove_value){0};
+    if (before.kind == PROVE_EXACT) before.v += step->value.i;
+    if (before.kind == PROVE_CLASS) before.v = (before.v + step->value.i) % before.modulus;
+    return before;
+}
+
+int prove_goes_on(const prover *p, const prove_state *state, const tvm_insn *loop) {
+    if (loop->op == TVM_OP_WHILE) {
+        prove_value condition = prove_eval(p, state, tvm_operands(p->kernel, loop)[0].value);
+        return condition.kind == PROVE_EXACT ? condition.v != 0 : -1;
+    }
+    if (p->tracked[loop->result] < 0 || !is_counted(p, loop)) return -1;
+    prove_value variable = state->values[p->tracked[loop->result]];
+    int64_t end = p->kernel->exprs[tvm_operands(p->kernel, loop)[1].value].value.i;
+    return variable.kind == PROVE_EXACT && variable.v >= 0 && end >= 0 ? variable.v < end : -1;
+}

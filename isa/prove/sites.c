@@ -1,0 +1,453 @@
+/* Which elements of shared memory an instruction touches, and which of a team's threads. */
+#include "prove_impl.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "mma.h"
+#include "pipeline.h"
+#include "shared_view.h"
+#include "view.h"
+
+/* ---- what instructions name ---- */
+
+static const tvm_slot *slot_of(const prover *p, uint32_t slot) {
+    return &p->kernel->slots[slot];
+}
+
+static bool is_shared(const prover *p, const tvm_operand *operand) {
+    return operand->kind == TVM_OPERAND_SLOT && slot_of(p, operand->value)->kind == TVM_SLOT_SHARED;
+}
+
+static prove_site *add_site(prover *p, uint32_t insn, const tvm_operand *tensor, prove_actor actor, bool writes) {
+    prove_site *site = &p->sites[p->site_count++];
+    tvm_shared_root root;
+    *site = (prove_site){.insn = insn, .slot = tensor->value, .actor = actor, .writes = writes};
+    tvm_shared_root_find(p->program, p->kernel, site->slot, &root);
+    site->root = root.slot;
+    site->first = root.first;
+    site->rank = tvm_slot_rank(p->program, slot_of(p, site->slot));
+    memcpy(site->step, root.step, sizeof site->step);
+    memcpy(site->shape, tvm_slot_shape(p->program, slot_of(p, site->slot)), site->rank * sizeof *site->shape);
+    site->indices = tensor + 1;
+    return site;
+}
+
+/* A tile of the trailing dimensions. */
+static void set_tile(prove_site *site, unsigned tile_rank, const uint32_t *tile) {
+    for (unsigned d = 0; d < site->rank; d++) {
+        unsigned points = site->rank - tile_rank;
+        site->extent[d] = d < points ? 1 : tile[d - points];
+    }
+}
+
+static const tvm_layout *layout_of(const prover *p, uint32_t slot) {
+    return &p->program->layouts[slot_of(p, slot)->layout];
+}
+
+static void set_register(prover *p, prove_site *site, uint32_t tensor) {
+    const tvm_slot *slot = slot_of(p, tensor);
+    site->layout = layout_of(p, tensor);
+    set_tile(site, tvm_slot_rank(p->program, slot), tvm_slot_shape(p->program, slot));
+}
+
+/* Between a shared tensor and a register tensor. */
+static void add_move(prover *p, uint32_t at) {
+    const tvm_insn *insn = &p->kernel->insns[at];
+    const tvm_operand *operands = tvm_operands(p->kernel, insn);
+    bool stores = insn->op == TVM_OP_STORE_SHARED;
+    prove_site *site = add_site(p, at, operands, PROVE_THREADS, stores);
+    set_register(p, site, stores ? operands[1 + site->rank].value : insn->result);
+    site->is_masked = operands[insn->count - 1].kind == TVM_OPERAND_SLOT && insn->count > 1 + site->rank + stores;
+}
+
+/* The list of a tile's extents behind both tensors. */
+static const tvm_operand *extents_of(const prover *p, const tvm_operand *operands) {
+    const tvm_operand *second = operands + 1;
+    unsigned first_rank = slot_of(p, operands->value)->kind == TVM_SLOT_GLOBAL
+                              ? slot_of(p, operands->value)->rank
+                              : tvm_slot_rank(p->program, slot_of(p, operands->value));
+    second += first_rank;
+    unsigned second_rank = slot_of(p, second->value)->kind == TVM_SLOT_GLOBAL
+                               ? slot_of(p, second->value)->rank
+                               : tvm_slot_rank(p->program, slot_of(p, second->value));
+    return second + 1 + second_rank;
+}
+
+static void set_extents(prove_site *site, const tvm_operand *extents) {
+    uint32_t tile[TVM_MAX_RANK];
+    for (unsigned d = 0; d < extents->value && d < TVM_MAX_RANK; d++) tile[d] = extents[1 + d].value;
+    set_tile(site, extents->value, tile);
+}
+
+static void add_copy(prover *p, uint32_t at, bool is_piped) {
+    const tvm_operand *operands = tvm_operands(p->kernel, &p->kernel->insns[at]);
+    const tvm_operand *extents = extents_of(p, operands), *parts = extents + 1 + extents->value + 1;
+    prove_site *site = add_site(p, at, operands, is_piped ? PROVE_PIPED : PROVE_COPY, true);
+    set_extents(site, extents);
+    if (parts->kind == TVM_OPERAND_CONST) site->parts = parts;
+}
+
+static void add_bulk(prover *p, uint32_t at) {
+    const tvm_operand *operands = tvm_operands(p->kernel, &p->kernel->insns[at]);
+    const tvm_operand *extents = extents_of(p, operands), *barrier = extents + 1 + extents->value;
+    prove_site *site = add_site(p, at, operands, PROVE_BULK, true);
+    set_extents(site, extents);
+    if (barrier->kind == TVM_OPERAND_SLOT) site->barrier = barrier;
+}
+
+/* store-bulk and reduce-bulk. */
+static void add_store(prover *p, uint32_t at, uint32_t target) {
+    const tvm_operand *operands = tvm_operands(p->kernel, &p->kernel->insns[at]) + target;
+    const tvm_operand *source = operands + 1 + slot_of(p, operands->value)->rank;
+    set_extents(add_site(p, at, source, PROVE_STORE, false), extents_of(p, operands));
+}
+
+/* A tile that is multiplied: each warp reads what its fragments need. */
+static void add_factor(prover *p, uint32_t at, const tvm_mma *mma, bool is_a) {
+    const tvm_mma_source *source = is_a ? &mma->a : &mma->b;
+    tvm_layout fragments;
+    if (!source->is_shared) return;
+    prove_site *site = add_site(p, at, source->tensor, PROVE_PRODUCT, false);
+    set_tile(site, source->tile_rank, source->tile);
+    site->by_warps = true;
+    if (mma->types &&
+        tvm_mma_fragments(mma->types->atoms, layout_of(p, mma->c), is_a, mma->k, &fragments, NULL) == TVM_OK &&
+        tvm_mma_tile_layout(mma, is_a, &fragments, &site->own_layout, NULL) == TVM_OK)
+        site->layout = &site->own_layout;
+}
+
+static void add_product(prover *p, uint32_t at) {
+    const tvm_insn *insn = &p->kernel->insns[at];
+    tvm_mma mma;
+    if (!tvm_mma_read(p->program, p->kernel, tvm_operands(p->kernel, insn), insn->count, &mma)) return;
+    add_factor(p, at, &mma, true);
+    add_factor(p, at, &mma, false);
+}
+
+/* gather, scatter and atomic operations, at places that registers name. */
+static void add_places(prover *p, uint32_t at, const tvm_operand *tensor, bool writes, bool is_atomic) {
+    prove_site *site = add_site(p, at, tensor, PROVE_THREADS, writes);
+    site->everywhere = true;
+    site->is_atomic = is_atomic;
+    memcpy(site->extent, site->shape, sizeof site->extent);
+}
+
+static void add_scalar(prover *p, uint32_t at) {
+    prove_site *site = add_site(p, at, tvm_operands(p->kernel, &p->kernel->insns[at]), PROVE_THREADS, false);
+    set_tile(site, 0, NULL);
+}
+
+/* Of what other blocks of a cluster touch nothing is known. */
+static bool is_of_cluster(const prover *p, const tvm_insn *insn) {
+    const tvm_operand *operands = tvm_operands(p->kernel, insn);
+    switch (insn->op) {
+    case TVM_OP_LOAD_CLUSTER:
+    case TVM_OP_STORE_CLUSTER:
+    case TVM_OP_COPY_CLUSTER:
+        return true;
+    case TVM_OP_ARRIVE_BARRIER:
+    case TVM_OP_COPY_BULK: /* rank; multicast */
+        return operands[insn->count - 1].kind != TVM_OPERAND_NONE;
+    case TVM_OP_ATOMIC:
+    case TVM_OP_ATOMIC_FETCH: /* rank; instructions of before there was one end with the scope */
+        return operands[insn->count - 1].kind == TVM_OPERAND_EXPR;
+    default:
+        return false;
+    }
+}
+
+static void add_sites(prover *p, uint32_t at, bool is_piped) {
+    const tvm_insn *insn = &p->kernel->insns[at];
+    const tvm_operand *operands = tvm_operands(p->kernel, insn);
+    switch (insn->op) {
+    case TVM_OP_LOAD_SHARED:
+    case TVM_OP_STORE_SHARED:
+        add_move(p, at);
+        break;
+    case TVM_OP_COPY_ASYNC:
+        add_copy(p, at, is_piped);
+        break;
+    case TVM_OP_COPY_BULK:
+        add_bulk(p, at);
+        break;
+    case TVM_OP_STORE_BULK:
+        add_store(p, at, 0);
+        break;
+    case TVM_OP_REDUCE_BULK:
+        add_store(p, at, 1);
+        break;
+    case TVM_OP_MMA:
+        add_product(p, at);
+        break;
+    case TVM_OP_LOAD_SCALAR:
+        if (is_shared(p, operands)) add_scalar(p, at);
+        break;
+    case TVM_OP_GATHER:
+    case TVM_OP_SCATTER:
+        if (is_shared(p, operands)) add_places(p, at, operands, insn->op == TVM_OP_SCATTER, false);
+        break;
+    case TVM_OP_ATOMIC:
+    case TVM_OP_ATOMIC_FETCH:
+        if (is_shared(p, operands + 1)) add_places(p, at, operands + 1, true, true);
+        break;
+    default:
+        break;
+    }
+}
+
+/* An instruction that names shared memory, and that is not known here. */
+static bool is_unknown(const prover *p, uint32_t at) {
+    const tvm_insn *insn = &p->kernel->insns[at];
+    const tvm_operand *operands = tvm_operands(p->kernel, insn);
+    bool names = false;
+    for (uint32_t o = 0; o < insn->count; o++) names = names || is_shared(p, &operands[o]);
+    return names && p->first_site[at] == p->site_count && insn->op != TVM_OP_VIEW_SHARED &&
+           insn->op != TVM_OP_FREE_SHARED;
+}
+
+bool prove_find_sites(prover *p) {
+    const tvm_ir_kernel *kernel = p->kernel;
+    uint32_t pipelined = 0;
+    p->sites = calloc(2 * (size_t)kernel->insn_count + 2, sizeof *p->sites);
+    p->first_site = calloc(kernel->insn_count + (size_t)1, sizeof *p->first_site);
+    p->place_bucket_count = 1 << 12;
+    p->place_buckets = calloc(p->place_bucket_count, sizeof *p->place_buckets);
+    if (!p->sites || !p->first_site || !p->place_buckets) return false;
+    for (uint32_t i = 0; i < kernel->insn_count; i++) {
+        p->first_site[i] = p->site_count;
+        if (tvm_pipeline_stages(kernel, &kernel->insns[i])) pipelined = kernel->insns[i].match;
+        add_sites(p, i, i < pipelined);
+        if (is_of_cluster(p, &kernel->insns[i]))
+            prove_fail(p, &p->proof->races, TVM_NOT_PROVED, i, TVM_NONE,
+                       "%s reaches for another block of the cluster: order between blocks is not looked at",
+                       prove_mnemonic(p, i));
+        else if (is_unknown(p, i))
+            prove_fail(p, &p->proof->races, TVM_NOT_PROVED, i, TVM_NONE, "%s of shared memory is not looked at",
+                       prove_mnemonic(p, i));
+    }
+    p->first_site[kernel->insn_count] = p->site_count;
+    return true;
+}
+
+void prove_free_sites(prover *p) {
+    for (uint32_t s = 0; s < p->site_count; s++) {
+        free(p->sites[s].threads);
+        free(p->sites[s].warps);
+    }
+    free(p->sites);
+    free(p->first_site);
+    free(p->places);
+    free(p->place_buckets);
+}
+
+/* ---- places ---- */
+
+static uint32_t hash_place(const prove_place *place) {
+    const uint8_t *bytes = (const uint8_t *)place;
+    uint32_t hash = 2166136261u; /* FNV-1a */
+    for (size_t i = 0; i < sizeof *place; i++) hash = (hash ^ bytes[i]) * 16777619u;
+    return hash;
+}
+
+static bool grow_places(prover *p) {
+    uint32_t capacity = p->place_capacity ? 2 * p->place_capacity : 256;
+    prove_place *places = realloc(p->places, capacity * sizeof *places);
+    if (!places) return false;
+    p->places = places;
+    p->place_capacity = capacity;
+    return true;
+}
+
+/* Equal places have one number. The table is large enough for most kernels, and is searched in full. */
+static uint32_t intern(prover *p, const prove_place *place) {
+    uint32_t mask = p->place_bucket_count - 1, at = hash_place(place) & mask, tried = 0;
+    for (; p->place_buckets[at] && tried < p->place_bucket_count; at = (at + 1) & mask, tried++)
+        if (memcmp(&p->places[p->place_buckets[at] - 1], place, sizeof *place) == 0) return p->place_buckets[at] - 1;
+    if (tried == p->place_bucket_count) {
+        p->too_long = true;
+        return 0;
+    }
+    if (p->place_count == p->place_capacity && !grow_places(p)) {
+        p->no_memory = true;
+        return TVM_NONE;
+    }
+    p->places[p->place_count++] = *place;
+    p->place_buckets[at] = p->place_count;
+    return p->place_count - 1;
+}
+
+uint32_t prove_place_of(prover *p, const prove_state *state, uint32_t number) {
+    const prove_site *site = &p->sites[number];
+    prove_place place;
+    memset(&place, 0, sizeof place);
+    place.site = number;
+    for (unsigned d = 0; d < site->rank; d++) {
+        prove_value index = {0};
+        if (!site->everywhere) index = prove_eval(p, state, site->indices[d].value);
+        bool inside = index.kind == PROVE_EXACT && index.v >= 0 && site->extent[d] <= site->shape[d] &&
+                      index.v <= (int64_t)site->shape[d] - site->extent[d];
+        place.low[d] = inside ? (int32_t)index.v : PROVE_UNKNOWN;
+    }
+    return intern(p, &place);
+}
+
+/* ---- do two of them have an element in common? ---- */
+
+/* Among the root's elements, from the first to the last. */
+static void span(const prove_site *site, const prove_place *place, uint64_t *low, uint64_t *high) {
+    *low = *high = site->first;
+    for (unsigned d = 0; d < site->rank; d++) {
+        bool known = place->low[d] != PROVE_UNKNOWN;
+        uint64_t from = known ? (uint64_t)place->low[d] : 0, count = known ? site->extent[d] : site->shape[d];
+        *low += from * site->step[d];
+        *high += (from + count - 1) * site->step[d];
+    }
+}
+
+bool prove_overlap(const prover *p, uint32_t a, uint32_t b) {
+    const prove_place *x = &p->places[a], *y = &p->places[b];
+    const prove_site *s = &p->sites[x->site], *t = &p->sites[y->site];
+    uint64_t low[2], high[2];
+    if (s->root != t->root || (!s->writes && !t->writes) || (s->is_atomic && t->is_atomic)) return false;
+    for (unsigned d = 0; d < s->rank && s->slot == t->slot; d++) {
+        if (x->low[d] == PROVE_UNKNOWN || y->low[d] == PROVE_UNKNOWN) continue;
+        if ((int64_t)x->low[d] + s->extent[d] <= y->low[d] || (int64_t)y->low[d] + t->extent[d] <= x->low[d])
+            return false;
+    }
+    span(s, x, &low[0], &high[0]);
+    span(t, y, &low[1], &high[1]);
+    return low[0] <= high[1] && low[1] <= high[0];
+}
+
+/* ---- whose are they? ---- */
+
+static uint32_t elements_of(const prove_site *site) {
+    uint32_t count = 1;
+    for (unsigned d = 0; d < site->rank; d++) count *= site->extent[d];
+    return count;
+}
+
+static void hold(uint16_t *who, uint32_t thread) {
+    if (*who == PROVE_SEVERAL - 1) *who = (uint16_t)thread;
+    if (*who != thread) *who = PROVE_SEVERAL;
+}
+
+static bool holders_of_layout(prove_site *site, uint32_t count) {
+    uint32_t threads = tvm_layout_threads(site->layout), locals = tvm_layout_locals(site->layout);
+    uint32_t *table = malloc((size_t)threads * locals * sizeof *table);
+    if (!table) return false;
+    tvm_layout_table(site->layout, table);
+    for (uint32_t i = 0; i < threads * locals; i++) {
+        if (table[i] >= count) continue;
+        hold(&site->threads[table[i]], i / locals);
+        hold(&site->warps[table[i]], i / locals / 32);
+    }
+    free(table);
+    return true;
+}
+
+/* Of a copy that the warps share out, the last dimension's parts fastest. */
+static void holders_of_parts(prove_site *site, uint32_t count) {
+    for (uint32_t e = 0; e < count; e++) {
+        uint32_t rest = e, step = 1, warp = 0, first = site->rank - site->parts->value;
+        for (unsigned d = site->rank; d-- > first;) {
+            uint32_t along = site->parts[1 + d - first].value;
+            warp += rest % site->extent[d] / (site->extent[d] / along) * step;
+            step *= along;
+            rest /= site->extent[d];
+        }
+        site->warps[e] = (uint16_t)warp;
+    }
+}
+
+/* Fills threads and warps, by element of the tile in row-major order. */
+static bool find_holders(prover *p, prove_site *site) {
+    uint32_t count = elements_of(site);
+    if (site->threads) return true;
+    site->threads = malloc(count * sizeof *site->threads);
+    site->warps = malloc(count * sizeof *site->warps);
+    bool made = site->threads && site->warps;
+    prove_charge(p, count);
+    for (uint32_t e = 0; made && e < count; e++) site->threads[e] = site->warps[e] = PROVE_SEVERAL - 1;
+    if (made && site->layout) made = holders_of_layout(site, count);
+    if (made && site->parts && site->parts->value <= site->rank) holders_of_parts(site, count);
+    if (!made) p->no_memory = true;
+    for (uint32_t e = 0; made && e < count; e++) {
+        if (site->threads[e] == PROVE_SEVERAL - 1 || site->by_warps) site->threads[e] = PROVE_SEVERAL;
+        if (site->warps[e] == PROVE_SEVERAL - 1) site->warps[e] = PROVE_SEVERAL;
+    }
+    return made;
+}
+
+/* The element of `a`'s tile that is element e of b's, which begins that far behind it; -1: none. */
+static int64_t across(const prove_site *a, const prove_site *b, const int64_t *distance, uint32_t e,
+                      uint32_t *index) {
+    int64_t place = 0, step = 1;
+    for (unsigned d = a->rank; d-- > 0;) {
+        int64_t along = (int64_t)(e % b->extent[d]) + distance[d];
+        e /= b->extent[d];
+        if (along < 0 || along >= a->extent[d]) return -1;
+        index[d] = (uint32_t)along;
+        place += along * step;
+        step *= a->extent[d];
+    }
+    return place;
+}
+
+/* All that hold an element of a tile that was written wrote one value: who of them reads it reads its own. */
+static bool is_own(const prove_site *a, const prove_site *b, const int64_t *distance) {
+    if (!a->layout || !b->layout || a->by_warps || b->by_warps || !tvm_layout_equal(a->layout, b->layout)) return false;
+    for (unsigned d = 0; d < a->rank; d++)
+        if (distance[d] != 0) return false;
+    return tvm_layout_replication(a->layout) == 1 || (a->writes && !b->writes);
+}
+
+static bool compare(prover *p, prove_site *a, prove_site *b, const int64_t *distance, bool warps,
+                    prove_pair *pair) {
+    uint32_t count = elements_of(b), index[TVM_MAX_RANK] = {0};
+    bool found = false;
+    if (is_own(a, b, distance)) return false;
+    if (!find_holders(p, a) || !find_holders(p, b)) return true;
+    prove_charge(p, count);
+    for (uint32_t e = 0; e < count; e++) {
+        int64_t other = across(a, b, distance, e, index);
+        if (other < 0) continue;
+        uint16_t first = warps ? a->warps[other] : a->threads[other], second = warps ? b->warps[e] : b->threads[e];
+        if (first == second && first != PROVE_SEVERAL) continue;
+        bool clear = a->threads[other] != PROVE_SEVERAL && b->threads[e] != PROVE_SEVERAL;
+        if (found && !clear) continue;
+        found = true;
+        memcpy(pair->index, index, sizeof index);
+        pair->first = a->threads[other];
+        pair->second = b->threads[e];
+        if (clear) break; /* else another element may tell more */
+    }
+    pair->certain = found;
+    return found;
+}
+
+bool prove_differ(prover *p, uint32_t a, uint32_t b, bool warps, prove_pair *pair) {
+    const prove_place *x = &p->places[a], *y = &p->places[b];
+    prove_site *s = &p->sites[x->site], *t = &p->sites[y->site];
+    int64_t distance[TVM_MAX_RANK] = {0};
+    *pair = (prove_pair){.first = PROVE_SEVERAL, .second = PROVE_SEVERAL};
+    if (s->slot != t->slot) return true;
+    for (unsigned d = 0; d < s->rank; d++) {
+        if (x->low[d] == PROVE_UNKNOWN || y->low[d] == PROVE_UNKNOWN) return true;
+        distance[d] = (int64_t)y->low[d] - x->low[d];
+    }
+    for (uint32_t i = 0; i < p->known_count; i++)
+        if (p->known[i].a == x->site && p->known[i].b == y->site && p->known[i].level == warps &&
+            memcmp(p->known[i].distance, distance, sizeof distance) == 0 && !p->known[i].conflict)
+            return false;
+    bool conflict = compare(p, s, t, distance, warps, pair);
+    for (unsigned d = 0; d < s->rank; d++) pair->index[d] += (uint32_t)x->low[d];
+    uint32_t at = p->known_count < 256 ? p->known_count++ : 255;
+    p->known[at].a = x->site;
+    p->known[at].b = y->site;
+    p->known[at].level = warps;
+    p->known[at].conflict = conflict;
+    memcpy(p->known[at].distance, distance, sizeof distance);
+    return conflict;
+}

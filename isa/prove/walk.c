@@ -1,0 +1,324 @@
+/* Explores the states of each team. */
+#include "prove_impl.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- sets of byte strings ---- */
+
+static uint64_t hash_bytes(const uint8_t *bytes, size_t size) {
+    uint64_t hash = UINT64_C(14695981039346656037); /* FNV-1a, by words */
+    for (; size >= 8; size -= 8, bytes += 8) {
+        uint64_t word;
+        memcpy(&word, bytes, 8);
+        hash = (hash ^ word) * UINT64_C(1099511628211);
+        hash ^= hash >> 29;
+    }
+    while (size--) hash = (hash ^ *bytes++) * UINT64_C(1099511628211);
+    return hash ^ hash >> 32;
+}
+
+static bool grow(prove_set *set) {
+    uint32_t capacity = set->capacity ? 2 * set->capacity : 256;
+    struct prove_string *strings = calloc(capacity, sizeof *strings);
+    if (!strings) return false;
+    for (uint32_t i = 0; i < set->capacity; i++) {
+        if (!set->strings[i].bytes) continue;
+        uint32_t at = (uint32_t)hash_bytes(set->strings[i].bytes, set->strings[i].size) & (capacity - 1);
+        while (strings[at].bytes) at = (at + 1) & (capacity - 1);
+        strings[at] = set->strings[i];
+    }
+    free(set->strings);
+    set->strings = strings;
+    set->capacity = capacity;
+    return true;
+}
+
+bool prove_set_add(prover *p, prove_set *set, const void *bytes, size_t size) {
+    if (2 * set->count >= set->capacity && !grow(set)) {
+        p->no_memory = true;
+        return false;
+    }
+    uint32_t mask = set->capacity - 1, at = (uint32_t)hash_bytes(bytes, size) & mask;
+    for (; set->strings[at].bytes; at = (at + 1) & mask)
+        if (set->strings[at].size == size && memcmp(set->strings[at].bytes, bytes, size) == 0) return false;
+    uint8_t *copy = malloc(size);
+    if (!copy) {
+        p->no_memory = true;
+        return false;
+    }
+    memcpy(copy, bytes, size);
+    set->strings[at] = (struct prove_string){copy, (uint32_t)size};
+    set->count++;
+    return true;
+}
+
+void prove_set_clear(prove_set *set) {
+    for (uint32_t i = 0; i < set->capacity; i++) free(set->strings[i].bytes);
+    free(set->strings);
+    *set = (prove_set){0};
+}
+
+/* ---- states ---- */
+
+bool prove_copy_state(prover *p, prove_state *to, const prove_state *from) {
+    size_t values = p->scalar_count * sizeof *to->values, records = from->record_count * sizeof *to->records;
+    *to = *from;
+    to->values = malloc(values + 1);
+    to->records = malloc(records + 1);
+    to->record_capacity = from->record_count;
+    if (!to->values || !to->records) {
+        free(to->values);
+        free(to->records);
+        to->values = NULL;
+        to->records = NULL;
+        p->no_memory = true;
+        return false;
+    }
+    if (values) memcpy(to->values, from->values, values);
+    if (records) memcpy(to->records, from->records, records);
+    return true;
+}
+
+void prove_free_state(prove_state *state) {
+    free(state->values);
+    free(state->records);
+}
+
+static int by_bytes(const void *a, const void *b) {
+    return memcmp(a, b, sizeof(prove_record));
+}
+
+/* Has the team been in the state before? */
+static bool is_new(prover *p, uint32_t context, prove_state *state) {
+    uint64_t head[3] = {(uint64_t)context << 32 | state->at, state->held, state->sure};
+    size_t values = p->scalar_count * sizeof *state->values, records = state->record_count * sizeof *state->records;
+    uint8_t *bytes = malloc(sizeof head + values + records);
+    if (!bytes) {
+        p->no_memory = true;
+        return false;
+    }
+    if (records) qsort(state->records, state->record_count, sizeof *state->records, by_bytes);
+    memcpy(bytes, head, sizeof head);
+    if (values) memcpy(bytes + sizeof head, state->values, values);
+    if (records) memcpy(bytes + sizeof head + values, state->records, records);
+    bool is = prove_set_add(p, &p->visited, bytes, sizeof head + values + records);
+    free(bytes);
+    prove_charge(p, 10 + (values + records) / 8);
+    return is;
+}
+
+/* ---- paths ---- */
+
+typedef struct paths {
+    prover *p;
+    uint32_t context;
+    prove_state *waiting; /* a stack */
+    uint32_t count, capacity;
+} paths;
+
+static void push(paths *w, const prove_state *state, uint32_t at) {
+    if (w->count == w->capacity) {
+        uint32_t capacity = w->capacity ? 2 * w->capacity : 16;
+        prove_state *waiting = realloc(w->waiting, capacity * sizeof *waiting);
+        if (!waiting) {
+            w->p->no_memory = true;
+            return;
+        }
+        w->waiting = waiting;
+        w->capacity = capacity;
+    }
+    if (!prove_copy_state(w->p, &w->waiting[w->count], state)) return;
+    w->waiting[w->count].sure = false;
+    w->waiting[w->count++].at = at;
+}
+
+static void forget(prover *p, prove_state *state, uint32_t slot) {
+    if (slot != TVM_NONE && p->tracked[slot] >= 0) state->values[p->tracked[slot]] = (prove_value){0};
+}
+
+static uint32_t behind(uint32_t insn) {
+    return 2 * (insn + 1);
+}
+
+static void leave_loop(prover *p, prove_state *state, uint32_t loop) {
+    forget(p, state, p->kernel->insns[loop].result);
+    state->at = behind(p->kernel->insns[loop].match);
+}
+
+/* At the head of a loop, with the variable of the turn. False: the path has been looked at. */
+static bool turn(paths *w, prove_state *state, uint32_t at) {
+    prover *p = w->p;
+    const tvm_insn *loop = &p->kernel->insns[at];
+    if (!is_new(p, w->context, state)) return false;
+    int more = prove_goes_on(p, state, loop);
+    if (more < 0) {
+        push(w, state, behind(loop->match));
+        if (!p->no_memory) forget(p, &w->waiting[w->count - 1], loop->result);
+        state->sure = false;
+    }
+    if (more == 0)
+        leave_loop(p, state, at);
+    else
+        state->at = behind(at);
+    return true;
+}
+
+static void enter_loop(prover *p, prove_state *state, uint32_t at) {
+    const tvm_insn *loop = &p->kernel->insns[at];
+    if (loop->op == TVM_OP_FOR) prove_assign(p, state, loop->result, prove_first_turn(p, state, loop));
+    state->at = 2 * at + 1;
+}
+
+static void next_turn(prover *p, prove_state *state, uint32_t at) {
+    const tvm_insn *loop = &p->kernel->insns[at];
+    if (loop->op == TVM_OP_FOR) prove_assign(p, state, loop->result, prove_next_turn(p, state, loop));
+    state->at = 2 * at + 1;
+}
+
+static void branch(paths *w, prove_state *state, uint32_t at) {
+    const tvm_insn *insn = &w->p->kernel->insns[at];
+    prove_value condition = prove_eval(w->p, state, tvm_operands(w->p->kernel, insn)[0].value);
+    if (condition.kind == PROVE_EXACT) {
+        state->at = condition.v ? behind(at) : behind(insn->match);
+        return;
+    }
+    push(w, state, behind(insn->match));
+    state->sure = false;
+    state->at = behind(at);
+}
+
+static bool close(paths *w, prove_state *state, uint32_t at) {
+    uint32_t opener = w->p->kernel->insns[at].match;
+    if (tvm_insn_class(&w->p->kernel->insns[opener]) == TVM_CLASS_LOOP) {
+        next_turn(w->p, state, opener);
+        return true;
+    }
+    state->at = behind(at);
+    return is_new(w->p, w->context, state);
+}
+
+/* The block's scalars are where each team of the role begins. */
+static void begin_role(prover *p, prove_state *state, uint32_t at) {
+    for (uint32_t c = 1; c < p->context_count && !p->no_memory; c++) {
+        prove_context *context = &p->contexts[c];
+        if (context->role != at) continue;
+        prove_state *starts = realloc(context->starts, (context->start_count + 1) * sizeof *starts);
+        if (!starts) {
+            p->no_memory = true;
+            return;
+        }
+        context->starts = starts;
+        prove_state *start = &starts[context->start_count];
+        if (!prove_copy_state(p, start, state)) return;
+        context->start_count++;
+        start->record_count = 0;
+        start->held = 0;
+        start->at = 2 * context->from;
+        prove_assign(p, start, p->kernel->insns[at].result, prove_exact(context->index));
+    }
+    if (!p->gathers) prove_begin_role(p, state, p->groups[at] / 2);
+    state->at = behind(p->kernel->insns[at].match);
+}
+
+static void step(paths *w, prove_state *state, uint32_t at) {
+    prover *p = w->p;
+    const tvm_insn *insn = &p->kernel->insns[at];
+    tvm_op_class class = tvm_insn_class(insn);
+    prove_access(p, w->context, state, at);
+    if (class == TVM_CLASS_ORDER) prove_order(p, w->context, state, at);
+    if (insn->op == TVM_OP_FREE_SHARED && !p->gathers) prove_frees(p, state, at);
+    if (insn->op == TVM_OP_LET && p->tracked[insn->result] >= 0)
+        prove_assign(p, state, insn->result, prove_eval(p, state, tvm_operands(p->kernel, insn)[0].value));
+    else
+        forget(p, state, insn->result);
+    state->at = behind(at);
+}
+
+/* False: the path ends here. */
+static bool go(paths *w, prove_state *state) {
+    prover *p = w->p;
+    uint32_t at = state->at / 2;
+    const tvm_insn *insn = &p->kernel->insns[at];
+    switch (tvm_insn_class(insn)) {
+    case TVM_CLASS_LOOP:
+        if (state->at & 1) return turn(w, state, at);
+        enter_loop(p, state, at);
+        return true;
+    case TVM_CLASS_BRANCH:
+        branch(w, state, at);
+        return true;
+    case TVM_CLASS_ELSE:
+        state->at = 2 * insn->match;
+        return true;
+    case TVM_CLASS_END:
+        return close(w, state, at);
+    case TVM_CLASS_SECTION:
+        begin_role(p, state, at);
+        return true;
+    case TVM_CLASS_JUMP:
+        if (insn->op == TVM_OP_BREAK)
+            leave_loop(p, state, insn->match);
+        else
+            next_turn(p, state, insn->match);
+        return true;
+    case TVM_CLASS_EXIT:
+        return false;
+    default:
+        step(w, state, at);
+        return insn->op != TVM_OP_TRAP;
+    }
+}
+
+void prove_charge(prover *p, uint64_t work) {
+    p->proof->steps += work;
+    if (p->proof->steps > PROVE_WORK) p->too_long = true;
+}
+
+static bool goes_on(prover *p) {
+    prove_charge(p, 1);
+    return !p->no_memory && !p->restart && !p->too_long;
+}
+
+/* What a team has started and nobody has waited for where it ends. */
+static void check_end(prover *p, const prove_state *state) {
+    for (uint32_t r = 0; r < state->record_count && !p->gathers; r++) {
+        const prove_site *site = &p->sites[p->places[state->records[r].place].site];
+        if (site->actor != PROVE_BULK) continue;
+        uint64_t own = state->records[r].marks & p->rings;
+        if (!own)
+            prove_fail(p, &p->proof->deadlocks, TVM_NOT_PROVED, site->insn, TVM_NONE,
+                       "the block may end before somebody has waited for the bytes of %s",
+                       prove_mnemonic(p, site->insn));
+    }
+}
+
+static void walk_from(prover *p, uint32_t context, const prove_state *start) {
+    paths w = {.p = p, .context = context};
+    uint32_t end = p->contexts[context].end;
+    push(&w, start, start->at);
+    if (w.count) w.waiting[0].sure = start->sure;
+    while (w.count && goes_on(p)) {
+        prove_state state = w.waiting[--w.count];
+        bool ends = false;
+        while (goes_on(p) && !(ends = state.at / 2 >= end) && go(&w, &state)) continue;
+        if (ends || (state.at / 2 < end && p->kernel->insns[state.at / 2].op == TVM_OP_EXIT)) check_end(p, &state);
+        prove_free_state(&state);
+    }
+    while (w.count) prove_free_state(&w.waiting[--w.count]);
+    free(w.waiting);
+}
+
+void prove_walk(prover *p) {
+    prove_state start = {.sure = true};
+    start.values = calloc(p->scalar_count + (size_t)1, sizeof *start.values);
+    if (!start.values) {
+        p->no_memory = true;
+        return;
+    }
+    walk_from(p, 0, &start);
+    for (uint32_t c = 1; c < p->context_count; c++)
+        for (uint32_t s = 0; s < p->contexts[c].start_count && goes_on(p); s++)
+            walk_from(p, c, &p->contexts[c].starts[s]);
+    prove_free_state(&start);
+}
