@@ -9,7 +9,8 @@ enum {
     PROVE_TOKENS = 64,
     PROVE_VALUES = 64, /* different ones that a scalar may have before it counts as unknown */
     PROVE_WORK = 1 << 21, /* steps, of some 10 ns each, that a kernel may take */
-    PROVE_UNKNOWN = INT32_MIN /* an index */
+    PROVE_UNKNOWN = INT32_MIN, /* an index */
+    PROVE_ALIGNED              /* an index that is a multiple of the tile's extent */
 };
 
 /* ---- scalars ---- */
@@ -26,7 +27,12 @@ typedef struct prove_value {
 } prove_value;
 
 /* How a scalar is kept. Each mode knows less than the one before. */
-typedef enum prove_mode { PROVE_NUMBERS, PROVE_CLASSES, PROVE_NOTHING } prove_mode;
+typedef enum prove_mode {
+    PROVE_NUMBERS,
+    PROVE_CLASSES, /* of a loop's variable */
+    PROVE_SIGNS,   /* of a loop's variable, that it is not negative */
+    PROVE_NOTHING
+} prove_mode;
 
 typedef struct prove_scalar {
     uint32_t slot;
@@ -69,7 +75,7 @@ enum { PROVE_SEVERAL = UINT16_MAX };
 /* A site at a place. */
 typedef struct prove_place {
     uint32_t site;
-    int32_t low[TVM_MAX_RANK]; /* PROVE_UNKNOWN: anywhere along the dimension */
+    int32_t low[TVM_MAX_RANK]; /* PROVE_UNKNOWN, PROVE_ALIGNED: anywhere along the dimension */
 } prove_place;
 
 /* ---- states ---- */
@@ -174,7 +180,6 @@ typedef struct prover {
     struct {
         uint32_t a, b, level;
         int64_t distance[TVM_MAX_RANK];
-        bool conflict;
     } known[256]; /* comparisons of threads */
     uint32_t known_count;
 } prover;

@@ -80,6 +80,7 @@ void prove_order(prover *p, uint32_t context, prove_state *state, uint32_t at) {
     const tvm_operand *operands = tvm_operands(p->kernel, insn);
     switch (insn->op) {
     case TVM_OP_SYNC:
+    case TVM_OP_SYNC_CLUSTER: /* which waits for the block's own threads, too */
         sift(p, state, outlives_sync, 0);
         break;
     case TVM_OP_SYNC_WARP:
@@ -221,7 +222,7 @@ static bool is_certain(const prover *p, uint32_t a, uint32_t b) {
     const prove_place *x = &p->places[a], *y = &p->places[b];
     if (p->sites[x->site].slot != p->sites[y->site].slot) return false;
     for (unsigned d = 0; d < p->sites[x->site].rank; d++)
-        if (x->low[d] == PROVE_UNKNOWN || y->low[d] == PROVE_UNKNOWN) return false;
+        if (x->low[d] <= PROVE_ALIGNED || y->low[d] <= PROVE_ALIGNED) return false;
     return true;
 }
 

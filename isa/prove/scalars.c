@@ -34,13 +34,16 @@ static void need_operands(prover *p, const tvm_insn *insn, bool *any) {
         if (operands[o].kind == TVM_OPERAND_EXPR) need(p, operands[o].value, any);
 }
 
-/* Does it name shared memory or an mbarrier? */
-static bool names_shared(const prover *p, const tvm_insn *insn) {
+/* The indices of shared tensors and mbarriers. */
+static void need_indices(prover *p, const tvm_insn *insn, bool *any) {
     const tvm_operand *operands = tvm_operands(p->kernel, insn);
-    for (uint32_t o = 0; o < insn->count; o++)
-        if (operands[o].kind == TVM_OPERAND_SLOT && tvm_slot_is_in_shared(p->kernel->slots[operands[o].value].kind))
-            return true;
-    return false;
+    for (uint32_t o = 0; o < insn->count; o++) {
+        if (operands[o].kind != TVM_OPERAND_SLOT) continue;
+        const tvm_slot *slot = &p->kernel->slots[operands[o].value];
+        unsigned rank = tvm_slot_is_in_shared(slot->kind) ? tvm_slot_rank(p->program, slot) : 0;
+        for (unsigned d = 0; d < rank && o + 1 + d < insn->count; d++)
+            if (operands[o + 1 + d].kind == TVM_OPERAND_EXPR) need(p, operands[o + 1 + d].value, any);
+    }
 }
 
 static void close_over(prover *p) {
@@ -50,9 +53,21 @@ static void close_over(prover *p) {
             const tvm_insn *insn = &p->kernel->insns[i];
             bool asks = insn->op == TVM_OP_IF || insn->op == TVM_OP_WHILE;
             bool gives = (insn->op == TVM_OP_LET || insn->op == TVM_OP_FOR) && p->tracked[insn->result] >= 0;
-            if (asks || gives || names_shared(p, insn)) need_operands(p, insn, &any);
+            if (asks || gives)
+                need_operands(p, insn, &any);
+            else
+                need_indices(p, insn, &any);
         }
     }
+}
+
+/* Does the expression depend on a scalar that is kept? */
+static bool reads_tracked(const prover *p, uint32_t expr) {
+    const tvm_expr *node = &p->kernel->exprs[expr];
+    if (node->op == TVM_EXPR_SLOT) return p->tracked[node->a] >= 0;
+    for (unsigned i = 0; i < tvm_expr_arity(node); i++)
+        if (reads_tracked(p, node->operands[i])) return true;
+    return false;
 }
 
 static uint64_t gcd(uint64_t a, uint64_t b) {
@@ -75,7 +90,7 @@ static void find_modulus(prover *p) {
     uint64_t quotients = 1, rests = 1;
     for (uint32_t e = 0; e < p->kernel->expr_count; e++) {
         const tvm_expr *node = &p->kernel->exprs[e];
-        if (tvm_expr_arity(node) != 2 || !is_whole(node->type)) continue;
+        if (tvm_expr_arity(node) != 2 || !is_whole(node->type) || !reads_tracked(p, e)) continue;
         const tvm_expr *by = &p->kernel->exprs[node->b];
         if (by->op != TVM_EXPR_INTEGER) continue;
         if (node->op == TVM_EXPR_MOD) widen(&rests, by->value.i);
@@ -135,7 +150,7 @@ static prove_value of_class(const tvm_expr *node, prove_value a, prove_value b) 
         value.high /= b.v;
         value.v /= b.v;
         value.modulus /= (uint32_t)b.v;
-        return value.modulus > 1 ? value : none;
+        return value;
     case TVM_EXPR_MOD:
         return b.v != 0 && a.modulus % b.v == 0 ? prove_exact(a.v % b.v) : none;
     case TVM_EXPR_AND:
@@ -215,17 +230,37 @@ static void note(prover *p, prove_scalar *scalar, int64_t v) {
 void prove_assign(prover *p, prove_state *state, uint32_t slot, prove_value value) {
     if (p->tracked[slot] < 0) return;
     prove_scalar *scalar = &p->scalars[p->tracked[slot]];
-    if (scalar->mode == PROVE_NOTHING) value = (prove_value){0};
+    if (scalar->mode == PROVE_NOTHING || (scalar->mode == PROVE_SIGNS && value.kind == PROVE_EXACT))
+        value = (prove_value){0};
     if (value.kind != PROVE_ANY) note(p, scalar, value.v);
     state->values[p->tracked[slot]] = value;
 }
 
 /* ---- loops ---- */
 
-static prove_value to_class(const prover *p, prove_value value, tvm_dtype type) {
-    if (value.kind != PROVE_EXACT || value.v < 0 || p->modulus < 2) return (prove_value){0};
-    return (prove_value){
-        .kind = PROVE_CLASS, .v = value.v % p->modulus, .modulus = p->modulus, .high = type_max(type) - 1};
+/* An upper bound of the expression's values. */
+static int64_t most(const prover *p, uint32_t expr) {
+    const tvm_expr *node = &p->kernel->exprs[expr];
+    int64_t limit = type_max(node->type);
+    if (node->op == TVM_EXPR_INTEGER) return node->value.i;
+    if (tvm_expr_arity(node) != 2) return limit;
+    const tvm_expr *by = &p->kernel->exprs[node->b];
+    int64_t first = most(p, node->a), second = most(p, node->b);
+    bool divides = by->op == TVM_EXPR_INTEGER && by->value.i > 0 && first >= 0;
+    if (node->op == TVM_EXPR_MIN) return first < second ? first : second;
+    if (node->op == TVM_EXPR_DIV && divides) return first / by->value.i;
+    if (node->op == TVM_EXPR_CDIV && divides) return first / by->value.i + 1;
+    return limit;
+}
+
+static prove_value to_class(const prover *p, prove_value value, const tvm_insn *loop) {
+    prove_mode mode = p->scalars[p->tracked[loop->result]].mode;
+    uint32_t modulus = mode == PROVE_SIGNS ? 1 : p->modulus;
+    if (value.kind != PROVE_EXACT || value.v < 0) return (prove_value){0};
+    return (prove_value){.kind = PROVE_CLASS,
+                         .v = value.v % modulus,
+                         .modulus = modulus,
+                         .high = most(p, tvm_operands(p->kernel, loop)[1].value)};
 }
 
 /* Its end is a constant, so that its turns can be counted. */
@@ -234,14 +269,14 @@ static bool is_counted(const prover *p, const tvm_insn *loop) {
 }
 
 static bool has_classes(const prover *p, const tvm_insn *loop) {
-    return !is_counted(p, loop) || p->scalars[p->tracked[loop->result]].mode == PROVE_CLASSES;
+    return !is_counted(p, loop) || p->scalars[p->tracked[loop->result]].mode != PROVE_NUMBERS;
 }
 
 prove_value prove_first_turn(const prover *p, const prove_state *state, const tvm_insn *loop) {
     if (p->tracked[loop->result] < 0) return (prove_value){0};
     prove_value start = prove_eval(p, state, tvm_operands(p->kernel, loop)[0].value);
     if (!has_classes(p, loop)) return start.kind == PROVE_EXACT ? start : (prove_value){0};
-    return to_class(p, start, p->kernel->slots[loop->result].dtype);
+    return to_class(p, start, loop);
 }
 
 prove_value prove_next_turn(const prover *p, const prove_state *state, const tvm_insn *loop) {

@@ -55,10 +55,12 @@ static void set_register(prover *p, prove_site *site, uint32_t tensor) {
 static void add_move(prover *p, uint32_t at) {
     const tvm_insn *insn = &p->kernel->insns[at];
     const tvm_operand *operands = tvm_operands(p->kernel, insn);
-    bool stores = insn->op == TVM_OP_STORE_SHARED;
+    bool far = insn->op == TVM_OP_LOAD_CLUSTER || insn->op == TVM_OP_STORE_CLUSTER; /* the rank comes after the indices */
+    bool stores = insn->op == TVM_OP_STORE_SHARED || insn->op == TVM_OP_STORE_CLUSTER;
     prove_site *site = add_site(p, at, operands, PROVE_THREADS, stores);
-    set_register(p, site, stores ? operands[1 + site->rank].value : insn->result);
-    site->is_masked = operands[insn->count - 1].kind == TVM_OPERAND_SLOT && insn->count > 1 + site->rank + stores;
+    uint32_t behind = 1 + site->rank + far + stores;
+    set_register(p, site, stores ? operands[behind - 1].value : insn->result);
+    site->is_masked = insn->count > behind && operands[behind].kind == TVM_OPERAND_SLOT;
 }
 
 /* The list of a tile's extents behind both tensors. */
@@ -141,9 +143,11 @@ static void add_scalar(prover *p, uint32_t at) {
 /* Of what other blocks of a cluster touch nothing is known. */
 static bool is_of_cluster(const prover *p, const tvm_insn *insn) {
     const tvm_operand *operands = tvm_operands(p->kernel, insn);
+    bool alone = tvm_cluster_blocks(p->kernel) == 1;
     switch (insn->op) {
     case TVM_OP_LOAD_CLUSTER:
     case TVM_OP_STORE_CLUSTER:
+        return !alone;
     case TVM_OP_COPY_CLUSTER:
         return true;
     case TVM_OP_ARRIVE_BARRIER:
@@ -163,6 +167,8 @@ static void add_sites(prover *p, uint32_t at, bool is_piped) {
     switch (insn->op) {
     case TVM_OP_LOAD_SHARED:
     case TVM_OP_STORE_SHARED:
+    case TVM_OP_LOAD_CLUSTER:
+    case TVM_OP_STORE_CLUSTER:
         add_move(p, at);
         break;
     case TVM_OP_COPY_ASYNC:
@@ -287,18 +293,25 @@ uint32_t prove_place_of(prover *p, const prove_state *state, uint32_t number) {
         if (!site->everywhere) index = prove_eval(p, state, site->indices[d].value);
         bool inside = index.kind == PROVE_EXACT && index.v >= 0 && site->extent[d] <= site->shape[d] &&
                       index.v <= (int64_t)site->shape[d] - site->extent[d];
-        place.low[d] = inside ? (int32_t)index.v : PROVE_UNKNOWN;
+        bool aligned = !site->everywhere &&
+                       (site->extent[d] == 1 || (index.kind == PROVE_CLASS && index.modulus % site->extent[d] == 0 &&
+                                                 index.v % site->extent[d] == 0));
+        place.low[d] = inside ? (int32_t)index.v : aligned ? PROVE_ALIGNED : PROVE_UNKNOWN;
     }
     return intern(p, &place);
 }
 
 /* ---- do two of them have an element in common? ---- */
 
+static bool is_exact(int32_t low) {
+    return low != PROVE_UNKNOWN && low != PROVE_ALIGNED;
+}
+
 /* Among the root's elements, from the first to the last. */
 static void span(const prove_site *site, const prove_place *place, uint64_t *low, uint64_t *high) {
     *low = *high = site->first;
     for (unsigned d = 0; d < site->rank; d++) {
-        bool known = place->low[d] != PROVE_UNKNOWN;
+        bool known = is_exact(place->low[d]);
         uint64_t from = known ? (uint64_t)place->low[d] : 0, count = known ? site->extent[d] : site->shape[d];
         *low += from * site->step[d];
         *high += (from + count - 1) * site->step[d];
@@ -311,7 +324,7 @@ bool prove_overlap(const prover *p, uint32_t a, uint32_t b) {
     uint64_t low[2], high[2];
     if (s->root != t->root || (!s->writes && !t->writes) || (s->is_atomic && t->is_atomic)) return false;
     for (unsigned d = 0; d < s->rank && s->slot == t->slot; d++) {
-        if (x->low[d] == PROVE_UNKNOWN || y->low[d] == PROVE_UNKNOWN) continue;
+        if (!is_exact(x->low[d]) || !is_exact(y->low[d])) continue;
         if ((int64_t)x->low[d] + s->extent[d] <= y->low[d] || (int64_t)y->low[d] + t->extent[d] <= x->low[d])
             return false;
     }
@@ -427,27 +440,87 @@ static bool compare(prover *p, prove_site *a, prove_site *b, const int64_t *dist
     return found;
 }
 
+/* The number of element e of the tile among the root's elements, that of the place's first one left out. */
+static uint32_t root_element(const prove_site *site, uint32_t e) {
+    uint32_t at = 0;
+    for (unsigned d = site->rank; d-- > 0; e /= site->extent[d]) at += e % site->extent[d] * site->step[d];
+    return at;
+}
+
+/* Tiles of two views of one tensor, of which b's begins that many elements behind a's. */
+static bool compare_views(prover *p, prove_site *a, prove_site *b, int64_t distance, bool warps) {
+    uint32_t size = 0, count = elements_of(a);
+    if (!find_holders(p, a) || !find_holders(p, b)) return true;
+    for (unsigned d = 0; d < a->rank; d++) size += (a->extent[d] - 1) * a->step[d];
+    uint16_t *who = malloc((size + (size_t)1) * sizeof *who);
+    bool found = false;
+    if (!who) {
+        p->no_memory = true;
+        return true;
+    }
+    prove_charge(p, size + count);
+    for (uint32_t i = 0; i <= size; i++) who[i] = PROVE_SEVERAL - 1;
+    for (uint32_t e = 0; e < count; e++) who[root_element(a, e)] = warps ? a->warps[e] : a->threads[e];
+    count = elements_of(b);
+    for (uint32_t e = 0; e < count && !found; e++) {
+        int64_t at = root_element(b, e) + distance;
+        if (at < 0 || at > size || who[at] == PROVE_SEVERAL - 1) continue;
+        uint16_t own = warps ? b->warps[e] : b->threads[e];
+        found = own == PROVE_SEVERAL || own != who[at];
+    }
+    free(who);
+    return found;
+}
+
+/* How far the second place is behind the first, along each dimension; among the root's elements, where they are of
+ * different views. Indices that are not known but are multiples of one extent are those of one place, or of places
+ * that have no element in common. False: it is not known. */
+static bool find_distance(const prover *p, const prove_place *x, const prove_place *y, int64_t *distance) {
+    const prove_site *s = &p->sites[x->site], *t = &p->sites[y->site];
+    bool one = s->slot == t->slot;
+    if (!one) distance[0] = (int64_t)t->first - s->first;
+    for (unsigned d = 0; d < s->rank && one; d++) {
+        bool exact = is_exact(x->low[d]) && is_exact(y->low[d]), same = s->extent[d] == t->extent[d];
+        bool aligned = x->low[d] != PROVE_UNKNOWN && y->low[d] != PROVE_UNKNOWN && same &&
+                       (!is_exact(x->low[d]) || x->low[d] % (int64_t)s->extent[d] == 0) &&
+                       (!is_exact(y->low[d]) || y->low[d] % (int64_t)t->extent[d] == 0);
+        if (!exact && !aligned) return false;
+        distance[d] = exact ? (int64_t)y->low[d] - x->low[d] : 0;
+    }
+    for (unsigned d = 0; d < s->rank && !one; d++) {
+        if (!is_exact(x->low[d])) return false;
+        distance[0] -= (int64_t)x->low[d] * s->step[d];
+    }
+    for (unsigned d = 0; d < t->rank && !one; d++) {
+        if (!is_exact(y->low[d])) return false;
+        distance[0] += (int64_t)y->low[d] * t->step[d];
+    }
+    return true;
+}
+
+static bool was_found_free(const prover *p, uint32_t a, uint32_t b, bool warps, const int64_t *distance) {
+    for (uint32_t i = 0; i < p->known_count; i++)
+        if (p->known[i].a == a && p->known[i].b == b && p->known[i].level == warps &&
+            memcmp(p->known[i].distance, distance, sizeof p->known[i].distance) == 0)
+            return true;
+    return false;
+}
+
 bool prove_differ(prover *p, uint32_t a, uint32_t b, bool warps, prove_pair *pair) {
     const prove_place *x = &p->places[a], *y = &p->places[b];
     prove_site *s = &p->sites[x->site], *t = &p->sites[y->site];
     int64_t distance[TVM_MAX_RANK] = {0};
     *pair = (prove_pair){.first = PROVE_SEVERAL, .second = PROVE_SEVERAL};
-    if (s->slot != t->slot) return true;
-    for (unsigned d = 0; d < s->rank; d++) {
-        if (x->low[d] == PROVE_UNKNOWN || y->low[d] == PROVE_UNKNOWN) return true;
-        distance[d] = (int64_t)y->low[d] - x->low[d];
-    }
-    for (uint32_t i = 0; i < p->known_count; i++)
-        if (p->known[i].a == x->site && p->known[i].b == y->site && p->known[i].level == warps &&
-            memcmp(p->known[i].distance, distance, sizeof distance) == 0 && !p->known[i].conflict)
-            return false;
-    bool conflict = compare(p, s, t, distance, warps, pair);
+    if (!find_distance(p, x, y, distance)) return true;
+    if (was_found_free(p, x->site, y->site, warps, distance)) return false;
+    bool conflict = s->slot == t->slot ? compare(p, s, t, distance, warps, pair)
+                                       : compare_views(p, s, t, distance[0], warps);
     for (unsigned d = 0; d < s->rank; d++) pair->index[d] += (uint32_t)x->low[d];
+    if (conflict) return true;
     uint32_t at = p->known_count < 256 ? p->known_count++ : 255;
     p->known[at].a = x->site;
     p->known[at].b = y->site;
     p->known[at].level = warps;
-    p->known[at].conflict = conflict;
     memcpy(p->known[at].distance, distance, sizeof distance);
-    return conflict;
+    return false;
 }
