@@ -88,10 +88,13 @@ static bool find_touched(prover *p) {
 static void find_pending(prover *p) {
     for (uint32_t i = 0; i < p->kernel->insn_count; i++) {
         const tvm_insn *insn = &p->kernel->insns[i];
-        if (insn->op != TVM_OP_ARRIVE_BARRIER) continue;
-        const tvm_operand *pending = &tvm_operands(p->kernel, insn)[insn->count - 2];
-        if (pending->kind == TVM_OPERAND_CONST && pending->value > p->most_pending) p->most_pending = pending->value;
+        const tvm_operand *operands = tvm_operands(p->kernel, insn), *pending = NULL;
+        if (insn->op == TVM_OP_ARRIVE_BARRIER) pending = &operands[insn->count - 2];
+        if (insn->op == TVM_OP_WAIT_GROUP || insn->op == TVM_OP_WAIT_BULK) pending = operands;
+        if (pending && pending->kind == TVM_OPERAND_CONST && pending->value > p->most_pending)
+            p->most_pending = pending->value;
     }
+    if (p->most_pending > UINT8_MAX) p->too_long = true;
 }
 
 /* ---- walks ---- */

@@ -91,12 +91,12 @@ typedef enum prove_level {
 typedef struct prove_record {
     uint32_t place;
     uint8_t level; /* prove_level */
-    uint8_t age;   /* commit-groups, products or store-bulks since */
+    uint8_t age;   /* commit-groups, products or store-bulks since, up to most_pending */
     uint16_t cell; /* of copy-bulk; PROVE_NO_CELL: not known */
     uint64_t marks; /* rings that the team has let go of since */
     uint64_t cover; /* rings that it held, and still does or has let go of when the access was complete */
 } prove_record;
-enum { PROVE_NO_CELL = UINT16_MAX, PROVE_OLDEST = 200 };
+enum { PROVE_NO_CELL = UINT16_MAX };
 
 typedef struct prove_state {
     uint32_t at; /* 2 * instruction, + 1: the head of a loop that has been entered */
@@ -169,7 +169,7 @@ typedef struct prover {
     prove_token tokens[PROVE_TOKENS];
     uint32_t token_count;
     uint64_t rings; /* tokens that are rings, as bits */
-    uint32_t most_pending; /* of the arrivals */
+    uint32_t most_pending; /* groups, store-bulks or products that one instruction leaves out */
     prove_context contexts[PROVE_CONTEXTS];
     uint32_t context_count;
     prove_entry *entries;

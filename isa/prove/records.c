@@ -18,8 +18,9 @@ static bool is_of_threads(prove_actor actor) {
     return actor == PROVE_THREADS || actor == PROVE_PRODUCT;
 }
 
-static void older(prove_record *record) {
-    if (record->age < PROVE_OLDEST) record->age++;
+/* Ages of more than any instruction asks for are alike. */
+static void older(const prover *p, prove_record *record) {
+    if (record->age < p->most_pending) record->age++;
 }
 
 /* Keeps the records that `keep` is true of. */
@@ -57,7 +58,7 @@ static void commit_group(prover *p, prove_state *state) {
     for (uint32_t r = 0; r < state->record_count; r++) {
         prove_record *record = &state->records[r];
         if (actor_of(p, record) != PROVE_COPY) continue;
-        if (record->level == PROVE_COMMITTED) older(record);
+        if (record->level == PROVE_COMMITTED) older(p, record);
         if (record->level == PROVE_OPEN) record->level = PROVE_COMMITTED;
     }
 }
@@ -308,7 +309,7 @@ static bool is_wanted(prover *p, const prove_record *record, uint64_t context) {
 /* A product, or a store-bulk, is one more since those before. */
 static void count_after(prover *p, uint32_t context, prove_state *state, prove_actor actor) {
     for (uint32_t r = 0; r < state->record_count; r++)
-        if (actor_of(p, &state->records[r]) == actor) older(&state->records[r]);
+        if (actor_of(p, &state->records[r]) == actor) older(p, &state->records[r]);
     if (actor == PROVE_PRODUCT) sift(p, state, is_wanted, context);
 }
 

@@ -140,7 +140,8 @@ static prove_value of_class(const tvm_expr *node, prove_value a, prove_value b) 
         value.v = (a.v + b.v) % a.modulus;
         return value;
     case TVM_EXPR_MUL:
-        if (b.v == 0 || a.high > type_max(node->type) / b.v || a.modulus > MOST_MODULUS / b.v) return none;
+        if (b.v == 0 || a.high > type_max(node->type) / b.v) return none;
+        if (a.modulus > MOST_MODULUS / b.v) value.v = 0, value.modulus = 1;
         value.high *= b.v;
         value.v *= b.v;
         value.modulus *= (uint32_t)b.v;
