@@ -95,8 +95,8 @@ static uint64_t parse_row(const char *text, struct argp_state *state) {
 
 static void check_together(const arguments *args, struct argp_state *state) {
     bool prints = args->print_layout || args->print_packing;
-    bool writes =
-        prints || args->output || args->layouts || args->prove || args->check || args->no_lines || args->source.define_count;
+    bool writes = prints || args->output || args->layouts || args->prove || args->check || args->no_lines ||
+                  args->source.define_count;
     if (args->lsp && (args->input || writes)) argp_error(state, "with --lsp go -I and -W alone, and no file");
     if (args->lsp) return;
     if (!args->input && !prints) argp_error(state, "no input file");
@@ -246,7 +246,8 @@ static tvm_status assemble(arguments *args, tvm_diags *diags) {
                                 : tvm_file_write("-", tvm_text_string(&layouts), layouts.size, diags);
     tvm_text_free(&layouts);
     if (status == TVM_OK && args->prove) status = prove(args, program, diags);
-    if (status == TVM_OK && !args->check && !args->layouts && !args->prove) status = write_program(args, program, diags);
+    if (status == TVM_OK && !args->check && !args->layouts && !args->prove)
+        status = write_program(args, program, diags);
     tvm_ir_program_free(program);
     return status;
 }

@@ -36,7 +36,8 @@ void prove_fail(prover *p, tvm_proof_part *part, tvm_proof_verdict verdict, uint
 
 static bool find_contexts(prover *p) {
     const tvm_ir_kernel *kernel = p->kernel;
-    p->contexts[0] = (prove_context){.role = TVM_NONE, .end = kernel->insn_count, .team = tvm_block_team(kernel)};
+    p->contexts[0] =
+        (prove_context){.role = TVM_NONE, .end = kernel->insn_count, .team = tvm_block_team(kernel)};
     p->context_count = 1;
     for (uint32_t i = 0; i < kernel->insn_count; i++) {
         const tvm_insn *insn = &kernel->insns[i];
@@ -53,8 +54,8 @@ static bool find_contexts(prover *p) {
     return true;
 }
 
-/* By instruction twice the number of its group, which a sync of all of the block ends, and 1 where a role stands
- * before it. */
+/* By instruction twice the number of its group, which a sync of all of the block ends, and 1 where a role
+ * stands before it. */
 static bool find_groups(prover *p) {
     uint32_t depth = 0, group = 0, roles = 0;
     p->groups = calloc(p->kernel->insn_count + (size_t)1, sizeof *p->groups);
@@ -111,7 +112,8 @@ static void clear(prover *p) {
     prove_set_clear(&p->visited);
 }
 
-/* Until no scalar is known too well and no ring is broken; what a walk has found that was given up does not count. */
+/* Until no scalar is known too well and no ring is broken; what a walk has found that was given up does not
+ * count. */
 static void walk_all(prover *p) {
     const tvm_proof before = *p->proof;
     for (unsigned turn = 0;; turn++) {
@@ -138,7 +140,7 @@ static void find_far_waits(prover *p) {
         const tvm_insn *insn = &p->kernel->insns[i];
         bool far = tvm_op(insn->op)->effects & TVM_EFFECT_WAIT ||
                    (insn->op == TVM_OP_SYNC_CLUSTER && tvm_cluster_blocks(p->kernel) > 1);
-        if (far)
+        if (far || prove_reaches_far(p, i))
             prove_fail(p, &p->proof->deadlocks, TVM_NOT_PROVED, i, TVM_NONE,
                        "%s waits for other blocks, which is not looked at", prove_mnemonic(p, i));
     }
@@ -167,7 +169,8 @@ static void prove_all(prover *p) {
                    "%s waits for another team: that it arrives as often is not looked at",
                    prove_mnemonic(p, p->odd_wait));
     if (!p->too_long) return;
-    prove_fail(p, &p->proof->races, TVM_NOT_PROVED, TVM_NONE, TVM_NONE, "the kernel has too many states to look at");
+    prove_fail(p, &p->proof->races, TVM_NOT_PROVED, TVM_NONE, TVM_NONE,
+               "the kernel has too many states to look at");
     if (p->cell_count == 0) return; /* then nothing waits for what may not come */
     prove_fail(p, &p->proof->deadlocks, TVM_NOT_PROVED, TVM_NONE, TVM_NONE,
                "the kernel has too many states to look at");
@@ -201,14 +204,15 @@ tvm_status tvm_prove(const tvm_ir_program *program, uint32_t kernel, tvm_proof *
     return no_memory ? tvm_diag_no_memory(diags) : TVM_OK;
 }
 
-static tvm_status judge(const tvm_ir_program *program, uint32_t kernel, const tvm_proof_part *part, const char *of,
-                        tvm_diags *diags) {
+static tvm_status judge(const tvm_ir_program *program, uint32_t kernel, const tvm_proof_part *part,
+                        const char *of, tvm_diags *diags) {
     const tvm_ir_kernel *k = &program->kernels[kernel];
     tvm_place place = {0};
     if (part->verdict == TVM_PROVED) return TVM_OK;
     if (part->insn != TVM_NONE) {
         place.line = k->insns[part->insn].line;
-        if (k->insns[part->insn].file != TVM_NONE) place.file = tvm_string(program, k->insns[part->insn].file);
+        if (k->insns[part->insn].file != TVM_NONE)
+            place.file = tvm_string(program, k->insns[part->insn].file);
     }
     return tvm_diag_add(diags, TVM_INVALID, &place, NULL, "%s: %s %s: %s", tvm_string(program, k->name),
                         part->verdict == TVM_REFUTED ? "has" : "not proved free of", of, part->text);

@@ -1,33 +1,36 @@
 /* Proofs that a kernel has no races on shared memory and no deadlock, for all arguments of a launch.
  *
- * The promise. tvm-memory(7) says what orders two accesses; the sanitizer of the interpreter is that page as a
- * program. A kernel is proved free of races if no launch of it, whatever its arguments, has two accesses of an
- * element of shared memory by different threads of a block, one of which writes, that nothing on that page orders;
- * the bytes of a copy that has not been waited for count as being written, or read, until it has. It is proved free
- * of deadlock if none of its waits lasts for ever, loops of `while` and other launches aside. Not part of it: global
- * memory, elements that were never written, indices outside of a tensor, what faults do.
+ * The promise. tvm-memory(7) says what orders two accesses; the sanitizer of the interpreter is that page as
+ * a program. A kernel is proved free of races if no launch of it, whatever its arguments, has two accesses of
+ * an element of shared memory by different threads of a block, one of which writes, that nothing on that page
+ * orders; the bytes of a copy that has not been waited for count as being written, or read, until it has. It
+ * is proved free of deadlock if none of its waits lasts for ever, loops of `while` and other launches aside.
+ * Not part of it: global memory, elements that were never written, indices outside of a tensor, what faults
+ * do.
  *
- * The method. Control is structured and each team does its instructions in the order of the text, so a team is one
- * thread of control. walk.c explores a team's states: where it is, what its scalars are as far as places in shared
- * memory or conditions depend on them (a number, a class modulo a number, or unknown), and which of its accesses
- * nothing has ordered yet. An unknown condition goes both ways, a loop with an unknown end goes on or ends at each
- * turn, an unknown index is any place. So each path of each launch is one of those explored. records.c has what
- * orders the accesses of one team, sites.c which elements an access touches, and by which threads.
+ * The method. Control is structured and each team does its instructions in the order of the text, so a team
+ * is one thread of control. walk.c explores a team's states: where it is, what its scalars are as far as
+ * places in shared memory or conditions depend on them (a number, a class modulo a number, or unknown), and
+ * which of its accesses nothing has ordered yet. An unknown condition goes both ways, a loop with an unknown
+ * end goes on or ends at each turn, an unknown index is any place. So each path of each launch is one of
+ * those explored. records.c has what orders the accesses of one team, sites.c which elements an access
+ * touches, and by which threads.
  *
- * Teams of different roles are ordered by rings of mbarriers. A pair (full, empty) of mbarriers, of which the second
- * is open, is a ring between producers and consumers if
+ * Teams of different roles are ordered by rings of mbarriers. A pair (full, empty) of mbarriers, of which the
+ * second is open, is a ring between producers and consumers if
  *   - producers alone wait for `empty` and arrive at `full`, each of them by turns, the wait first;
  *   - consumers alone wait for `full` and arrive at `empty`, each of them by turns, the wait first;
  *   - arrivals of `full` is the number of producers, arrivals of `empty` that of consumers.
- * Then phase i of `full` is made of the i-th arrivals of all producers: none can arrive again before it has waited
- * for phase i of `empty`, which has an arrival of each consumer, and each of these has waited for phase i of `full`.
- * The same holds the other way round. So what a producer does between its wait and its arrival, which is called
- * holding the ring, comes before or after what a consumer does while it holds it, never beside it; and what a team
- * did before it let go of the ring comes before what it does after it has taken it again. Two teams may touch the
- * same elements, one of them writing, only if both hold one ring from its two sides meanwhile (rings.c).
+ * Then phase i of `full` is made of the i-th arrivals of all producers: none can arrive again before it has
+ * waited for phase i of `empty`, which has an arrival of each consumer, and each of these has waited for
+ * phase i of `full`. The same holds the other way round. So what a producer does between its wait and its
+ * arrival, which is called holding the ring, comes before or after what a consumer does while it holds it,
+ * never beside it; and what a team did before it let go of the ring comes before what it does after it has
+ * taken it again. Two teams may touch the same elements, one of them writing, only if both hold one ring from
+ * its two sides meanwhile (rings.c).
  *
- * The checker and the prover are one pass: nothing is searched for but which pairs of mbarriers are rings, and a
- * wrong guess is found by the walk. So there is no certificate: who doubts a proof runs the pass again.
+ * The checker and the prover are one pass: nothing is searched for but which pairs of mbarriers are rings,
+ * and a wrong guess is found by the walk. So there is no certificate: who doubts a proof runs the pass again.
  *
  * Limits: kernels that touch shared memory of other blocks of a cluster, or wait for other blocks, are not
  * proved; nor are places that depend on what the launch or memory says, where they would have to differ. */
@@ -40,7 +43,7 @@
 typedef enum tvm_proof_verdict {
     TVM_PROVED,     /* for all arguments */
     TVM_NOT_PROVED, /* the text says what is missing */
-    TVM_REFUTED     /* every block that runs has what the text says */
+    TVM_REFUTED     /* every block that runs, and has no fault before, has what the text says */
 } tvm_proof_verdict;
 
 enum { TVM_PROOF_TEXT = 480 };
@@ -60,7 +63,8 @@ typedef struct tvm_proof {
 /* Of a kernel of a verified program. Fails for want of memory alone. */
 tvm_status tvm_prove(const tvm_ir_program *program, uint32_t kernel, tvm_proof *proof, tvm_diags *diags);
 
-/* Adds two lines, `KERNEL: races: VERDICT` and the same of deadlocks, with the place and the text where it is not proved.
+/* Adds two lines, `KERNEL: races: VERDICT` and the same of deadlocks, with the place and the text where it is
+ * not proved.
  */
 void tvm_proof_add(tvm_text *text, const tvm_ir_program *program, uint32_t kernel, const tvm_proof *proof);
 

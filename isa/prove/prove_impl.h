@@ -7,8 +7,8 @@
 enum {
     PROVE_CONTEXTS = TVM_MAX_TEAMS + 1, /* 0: the block's own; then the teams of its roles */
     PROVE_TOKENS = 64,
-    PROVE_VALUES = 64, /* different ones that a scalar may have before it counts as unknown */
-    PROVE_WORK = 1 << 21, /* steps, of some 10 ns each, that a kernel may take */
+    PROVE_VALUES = 64,         /* different ones that a scalar may have before it counts as unknown */
+    PROVE_WORK = 1 << 21,      /* steps, of some 10 ns each, that a kernel may take */
     PROVE_UNKNOWN = INT32_MIN, /* an index */
     PROVE_ALIGNED              /* an index that is a multiple of the tile's extent */
 };
@@ -57,12 +57,12 @@ typedef struct prove_site {
     uint32_t insn, slot, root;
     prove_actor actor;
     bool writes, is_atomic;
-    bool by_warps;            /* a warp touches its elements together */
-    bool is_masked;           /* some of the elements may be left out */
-    bool everywhere;          /* the indices are not known: any place of the tensor */
-    const tvm_layout *layout; /* whose threads have which element; NULL: any thread of the team */
-    tvm_layout own_layout;    /* of a product's tile */
-    const tvm_operand *parts; /* of a copy-async whose tile is shared out among the warps */
+    bool by_warps;              /* a warp touches its elements together */
+    bool is_masked;             /* some of the elements may be left out */
+    bool everywhere;            /* the indices are not known: any place of the tensor */
+    const tvm_layout *layout;   /* whose threads have which element; NULL: any thread of the team */
+    tvm_layout own_layout;      /* of a product's tile */
+    const tvm_operand *parts;   /* of a copy-async whose tile is shared out among the warps */
     const tvm_operand *barrier; /* of copy-bulk */
     unsigned rank;
     const tvm_operand *indices;
@@ -90,17 +90,17 @@ typedef enum prove_level {
 /* An access of the team that is not ordered before all that follows. No padding: it is compared as bytes. */
 typedef struct prove_record {
     uint32_t place;
-    uint8_t level; /* prove_level */
-    uint8_t age;   /* commit-groups, products or store-bulks since, up to most_pending */
-    uint16_t cell; /* of copy-bulk; PROVE_NO_CELL: not known */
+    uint8_t level;  /* prove_level */
+    uint8_t age;    /* commit-groups, products or store-bulks since, up to most_pending */
+    uint16_t cell;  /* of copy-bulk; PROVE_NO_CELL: not known */
     uint64_t marks; /* rings that the team has let go of since */
     uint64_t cover; /* rings that it held, and still does or has let go of when the access was complete */
 } prove_record;
 enum { PROVE_NO_CELL = UINT16_MAX };
 
 typedef struct prove_state {
-    uint32_t at; /* 2 * instruction, + 1: the head of a loop that has been entered */
-    bool sure;   /* every block comes here */
+    uint32_t at;   /* 2 * instruction, + 1: the head of a loop that has been entered */
+    bool sure;     /* every block comes here */
     uint64_t held; /* rings; of a mbarrier of one team: it has arrived */
     prove_value *values;
     prove_record *records;
@@ -111,7 +111,7 @@ typedef struct prove_state {
 
 typedef struct prove_cell {
     uint32_t slot, index, arrivals;
-    bool open, wild;           /* wild: an instruction may mean it, or another */
+    bool open, wild;                       /* wild: an instruction may mean it, or another */
     uint32_t arrive_by, wait_by, bring_by; /* contexts, as bits */
 } prove_cell;
 
@@ -141,7 +141,7 @@ typedef struct prove_set { /* of byte strings */
     struct prove_string {
         uint8_t *bytes;
         uint32_t size;
-    } *strings;
+    } * strings;
     uint32_t count, capacity;
 } prove_set;
 
@@ -150,7 +150,7 @@ typedef struct prover {
     const tvm_ir_kernel *kernel;
     tvm_proof *proof;
     bool no_memory, restart, too_long;
-    bool gathers; /* who uses which mbarrier; no accesses */
+    bool gathers;     /* who uses which mbarrier; no accesses */
     int32_t *tracked; /* by slot: a scalar, or -1 */
     prove_scalar *scalars;
     uint32_t scalar_count;
@@ -168,14 +168,14 @@ typedef struct prover {
     uint32_t *first_cell; /* by slot */
     prove_token tokens[PROVE_TOKENS];
     uint32_t token_count;
-    uint64_t rings; /* tokens that are rings, as bits */
+    uint64_t rings;        /* tokens that are rings, as bits */
     uint32_t most_pending; /* groups, store-bulks or products that one instruction leaves out */
     prove_context contexts[PROVE_CONTEXTS];
     uint32_t context_count;
     prove_entry *entries;
     uint32_t entry_count, entry_capacity;
     prove_set entry_set, visited;
-    bool waits_alone; /* each wait was for an arrival of its own team */
+    bool waits_alone;  /* each wait was for an arrival of its own team */
     uint32_t odd_wait; /* else: the first that was not */
     struct {
         uint32_t a, b, level;
@@ -201,6 +201,8 @@ int prove_goes_on(const prover *p, const prove_state *state, const tvm_insn *loo
 
 bool prove_find_sites(prover *p);
 void prove_free_sites(prover *p);
+/* Does the instruction reach for another block of the cluster, of whose accesses nothing is known? */
+bool prove_reaches_far(const prover *p, uint32_t insn);
 /* The site's place in the state; TVM_NONE: out of memory. */
 uint32_t prove_place_of(prover *p, const prove_state *state, uint32_t site);
 /* May the two touch an element, of which one writes, but not both by an atomic operation? */
@@ -211,7 +213,8 @@ typedef struct prove_pair {
     uint32_t index[TVM_MAX_RANK];
     uint32_t first, second; /* threads; PROVE_SEVERAL: not one */
 } prove_pair;
-/* Do other threads, or threads of other warps, touch at `b` what was touched at `a` before? The two overlap. */
+/* Do other threads, or threads of other warps, touch at `b` what was touched at `a` before? The two overlap.
+ */
 bool prove_differ(prover *p, uint32_t a, uint32_t b, bool warps, prove_pair *pair);
 
 /* ---- records.c ---- */

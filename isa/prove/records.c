@@ -1,5 +1,5 @@
-/* What orders the accesses of one team, as tvm-memory(7) has it: each record is an access that some instruction to
- * come may not be ordered after. */
+/* What orders the accesses of one team, as tvm-memory(7) has it: each record is an access that some
+ * instruction to come may not be ordered after. */
 #include "prove_impl.h"
 
 #include <stdlib.h>
@@ -24,8 +24,8 @@ static void older(const prover *p, prove_record *record) {
 }
 
 /* Keeps the records that `keep` is true of. */
-static void sift(prover *p, prove_state *state, bool (*keep)(prover *p, const prove_record *record, uint64_t how),
-                 uint64_t how) {
+static void sift(prover *p, prove_state *state,
+                 bool (*keep)(prover *p, const prove_record *record, uint64_t how), uint64_t how) {
     uint32_t kept = 0;
     for (uint32_t r = 0; r < state->record_count; r++)
         if (keep(p, &state->records[r], how)) state->records[kept++] = state->records[r];
@@ -66,7 +66,8 @@ static void commit_group(prover *p, prove_state *state) {
 static void wait_group(prover *p, prove_state *state, uint32_t pending) {
     for (uint32_t r = 0; r < state->record_count; r++) {
         prove_record *record = &state->records[r];
-        if (actor_of(p, record) != PROVE_COPY || record->level != PROVE_COMMITTED || record->age < pending) continue;
+        if (actor_of(p, record) != PROVE_COPY || record->level != PROVE_COMMITTED || record->age < pending)
+            continue;
         record->level = PROVE_RETIRED;
         record->age = 0;
     }
@@ -130,7 +131,8 @@ static bool is_complete(const prover *p, const prove_record *record, uint16_t ce
 }
 
 /* What others see: the access, with the rings that order it. */
-static void add_entry(prover *p, uint32_t context, uint32_t group, const prove_record *record, uint64_t cover) {
+static void add_entry(prover *p, uint32_t context, uint32_t group, const prove_record *record,
+                      uint64_t cover) {
     prove_entry entry;
     memset(&entry, 0, sizeof entry);
     entry.context = context;
@@ -188,7 +190,8 @@ static const char *verb(const prove_site *site, bool past) {
     return site->writes ? past ? "wrote" : "writes" : past ? "read" : "reads";
 }
 
-static void name_element(const prover *p, const prove_site *site, const uint32_t *index, bool known, char out[96]) {
+static void name_element(const prover *p, const prove_site *site, const uint32_t *index, bool known,
+                         char out[96]) {
     int length = snprintf(out, 96, "%%%.40s%s", tvm_string(p->program, p->kernel->slots[site->slot].name),
                           known ? "[" : "");
     for (unsigned d = 0; d < site->rank && known && length < 88; d++)
@@ -196,7 +199,8 @@ static void name_element(const prover *p, const prove_site *site, const uint32_t
     if (known && length < 95) snprintf(out + length, 96 - (size_t)length, "]");
 }
 
-static void name_threads(const prover *p, uint32_t context, const prove_site *site, uint32_t thread, char out[48]) {
+static void name_threads(const prover *p, uint32_t context, const prove_site *site, uint32_t thread,
+                         char out[48]) {
     if (site->actor >= PROVE_PIPED)
         snprintf(out, 48, " (the copy)");
     else if (thread == PROVE_SEVERAL)
@@ -227,14 +231,16 @@ static bool is_certain(const prover *p, uint32_t a, uint32_t b) {
     return true;
 }
 
-/* Is the element touched for sure, where the other access is a copy's, or else by a thread that is named, or by all? */
+/* Is the element touched for sure, where the other access is a copy's, or else by a thread that is named, or
+ * by all? */
 static bool is_definite(const prove_site *site, uint32_t thread, bool beside_copy) {
     if (site->everywhere || site->is_masked) return false;
-    return beside_copy || site->actor >= PROVE_COPY || (!site->by_warps && (!site->layout || thread != PROVE_SEVERAL));
+    return beside_copy || site->actor >= PROVE_COPY ||
+           (!site->by_warps && (!site->layout || thread != PROVE_SEVERAL));
 }
 
-static void report(prover *p, uint32_t context, const prove_state *state, const prove_record *past, uint32_t place,
-                   prove_pair *pair) {
+static void report(prover *p, uint32_t context, const prove_state *state, const prove_record *past,
+                   uint32_t place, prove_pair *pair) {
     const prove_site *a = site_of(p, past->place), *b = site_of(p, place);
     char element[96], who[48], whom[48];
     bool certain = is_certain(p, past->place, place);
@@ -249,8 +255,9 @@ static void report(prover *p, uint32_t context, const prove_state *state, const 
     bool refuted = state->sure && certain && is_definite(a, pair->first, b->actor >= PROVE_COPY) &&
                    is_definite(b, pair->second, a->actor >= PROVE_COPY);
     prove_fail(p, &p->proof->races, refuted ? TVM_REFUTED : TVM_NOT_PROVED, b->insn, a->insn,
-               "%s %s %s%s, which %s, line %u, %s%s: %s", prove_mnemonic(p, b->insn), verb(b, false), element, who,
-               prove_mnemonic(p, a->insn), prove_line(p, a->insn), verb(a, true), whom, missing(a->actor));
+               "%s %s %s%s, which %s, line %u, %s%s: %s", prove_mnemonic(p, b->insn), verb(b, false), element,
+               who, prove_mnemonic(p, a->insn), prove_line(p, a->insn), verb(a, true), whom,
+               missing(a->actor));
 }
 
 /* Two of threads, which hold elements by their layouts. */
@@ -332,7 +339,8 @@ void prove_access(prover *p, uint32_t context, prove_state *state, uint32_t insn
         record.cell = site->barrier ? prove_cell_at(p, state, site->barrier) : PROVE_NO_CELL;
         record.cover = state->held & p->rings;
         if (site->actor == PROVE_STORE) count_after(p, context, state, PROVE_STORE);
-        if (context != 0 || p->groups[insn] & 1) add_entry(p, context, p->groups[insn] / 2, &record, record.cover);
+        if (context != 0 || p->groups[insn] & 1)
+            add_entry(p, context, p->groups[insn] / 2, &record, record.cover);
         if (site->actor == PROVE_PIPED) continue;
         if (matters(p, context, site) || site->actor == PROVE_PRODUCT || site->actor >= PROVE_COPY)
             add_record(p, state, &record);
@@ -358,8 +366,8 @@ bool prove_frees(prover *p, const prove_state *state, uint32_t insn) {
         const prove_site *site = site_of(p, p->entries[e].place);
         if (site->root != slot || !p->entries[e].lasts) continue;
         prove_fail(p, &p->proof->races, TVM_NOT_PROVED, insn, site->insn,
-                   "free-shared of a tensor that %s, line %u, of a role may still use", prove_mnemonic(p, site->insn),
-                   prove_line(p, site->insn));
+                   "free-shared of a tensor that %s, line %u, of a role may still use",
+                   prove_mnemonic(p, site->insn), prove_line(p, site->insn));
         return false;
     }
     return true;

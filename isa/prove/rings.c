@@ -1,5 +1,5 @@
-/* mbarriers: which pairs of them are rings, whether each team keeps to them, and whether rings order what different
- * teams touch. See prove.h for why a ring orders. */
+/* mbarriers: which pairs of them are rings, whether each team keeps to them, and whether rings order what
+ * different teams touch. See prove.h for why a ring orders. */
 #include "prove_impl.h"
 
 #include <stdlib.h>
@@ -54,7 +54,8 @@ uint16_t prove_cell_at(const prover *p, const prove_state *state, const tvm_oper
 }
 
 static void make_wild(prover *p, uint32_t slot) {
-    for (uint32_t c = p->first_cell[slot]; c < p->first_cell[slot] + count_of(p, slot); c++) p->cells[c].wild = true;
+    for (uint32_t c = p->first_cell[slot]; c < p->first_cell[slot] + count_of(p, slot); c++)
+        p->cells[c].wild = true;
 }
 
 /* ---- who uses which ---- */
@@ -74,8 +75,8 @@ static uint32_t bits_of(uint32_t set) {
     return (uint32_t)__builtin_popcount(set);
 }
 
-/* All of them teams of roles, of one group, and of different warps: it is warps that count the phases they have waited
- * for. */
+/* All of them teams of roles, of one group, and of different warps: it is warps that count the phases they
+ * have waited for. */
 static bool is_of_one_group(const prover *p, uint32_t set) {
     uint32_t group = UINT32_MAX, warps = 0;
     if (set & 1) return false;
@@ -92,10 +93,11 @@ static bool is_of_one_group(const prover *p, uint32_t set) {
 
 static bool is_ring(const prover *p, const prove_cell *full, const prove_cell *empty) {
     uint32_t producers = full->arrive_by, consumers = full->wait_by;
-    return !full->wild && !empty->wild && !full->open && empty->open && full->index == empty->index && producers &&
-           consumers && !(producers & consumers) && empty->wait_by == producers && empty->arrive_by == consumers &&
-           !(full->bring_by & ~producers) && !empty->bring_by && full->arrivals == bits_of(producers) &&
-           empty->arrivals == bits_of(consumers) && is_of_one_group(p, producers | consumers);
+    return !full->wild && !empty->wild && !full->open && empty->open && full->index == empty->index &&
+           producers && consumers && !(producers & consumers) && empty->wait_by == producers &&
+           empty->arrive_by == consumers && !(full->bring_by & ~producers) && !empty->bring_by &&
+           full->arrivals == bits_of(producers) && empty->arrivals == bits_of(consumers) &&
+           is_of_one_group(p, producers | consumers);
 }
 
 /* An mbarrier of one team. */
@@ -187,8 +189,8 @@ void prove_wait(prover *p, uint32_t context, prove_state *state, uint32_t insn) 
     state->sure = false;
 }
 
-/* A copy whose bytes the mbarrier's phase waits for: of a ring while it is held, of a team's own mbarrier before the
- * arrival. Otherwise it is not known which phase it is that waits. */
+/* A copy whose bytes the mbarrier's phase waits for: of a ring while it is held, of a team's own mbarrier
+ * before the arrival. Otherwise it is not known which phase it is that waits. */
 void prove_bring(prover *p, uint32_t context, const prove_state *state, const prove_site *site) {
     uint16_t cell = site->barrier ? prove_cell_at(p, state, site->barrier) : PROVE_NO_CELL;
     if (p->gathers && cell != PROVE_NO_CELL) p->cells[cell].bring_by |= UINT32_C(1) << context;
@@ -225,8 +227,8 @@ static void name_team(const prover *p, uint32_t context, char out[96]) {
     if (context == 0)
         snprintf(out, 96, "the block");
     else
-        snprintf(out, 96, "role '%.60s' %u", tvm_string(p->program, p->kernel->slots[p->kernel->insns[c->role].result].name),
-                 c->index);
+        snprintf(out, 96, "role '%.60s' %u",
+                 tvm_string(p->program, p->kernel->slots[p->kernel->insns[c->role].result].name), c->index);
 }
 
 void prove_compare_teams(prover *p) {
@@ -235,14 +237,15 @@ void prove_compare_teams(prover *p) {
         for (uint32_t b = a + 1; b < p->entry_count; b++) {
             const prove_entry *x = &p->entries[a], *y = &p->entries[b];
             if (!is_beside(x, y) || !prove_overlap(p, x->place, y->place) || is_ordered(p, x, y)) continue;
-            uint32_t first = p->sites[p->places[x->place].site].insn, second = p->sites[p->places[y->place].site].insn;
+            uint32_t first = p->sites[p->places[x->place].site].insn,
+                     second = p->sites[p->places[y->place].site].insn;
             name_team(p, x->context, who);
             name_team(p, y->context, whom);
             prove_fail(p, &p->proof->races, TVM_NOT_PROVED, second, first,
                        "%s of '%s' by %s and %s, line %u, by %s: no ring of mbarriers is known to order them",
                        prove_mnemonic(p, second),
-                       tvm_string(p->program, p->kernel->slots[p->sites[p->places[y->place].site].slot].name), whom,
-                       prove_mnemonic(p, first), prove_line(p, first), who);
+                       tvm_string(p->program, p->kernel->slots[p->sites[p->places[y->place].site].slot].name),
+                       whom, prove_mnemonic(p, first), prove_line(p, first), who);
             return;
         }
 }

@@ -161,7 +161,8 @@ static prove_value of_class(const tvm_expr *node, prove_value a, prove_value b) 
     }
 }
 
-static prove_value of_operands(const prover *p, const tvm_expr *node, const prove_value *values, unsigned arity) {
+static prove_value of_operands(const prover *p, const tvm_expr *node, const prove_value *values,
+                               unsigned arity) {
     const prove_value none = {0};
     tvm_scalar operands[3] = {{0}, {0}, {0}}, result;
     bool exact = true;
@@ -171,7 +172,8 @@ static prove_value of_operands(const prover *p, const tvm_expr *node, const prov
     }
     tvm_dtype type = p->kernel->exprs[node->a].type;
     if (!is_whole(node->type) || !is_whole(type)) return none;
-    if (exact) return tvm_expr_apply(node, type, operands, &result, NULL) == TVM_OK ? prove_exact(result.i) : none;
+    if (exact)
+        return tvm_expr_apply(node, type, operands, &result, NULL) == TVM_OK ? prove_exact(result.i) : none;
     if (node->op == TVM_EXPR_CAST && values[0].kind == PROVE_CLASS && values[0].high <= type_max(node->type))
         return values[0];
     return arity == 2 ? of_class(node, values[0], values[1]) : none;
@@ -284,7 +286,8 @@ prove_value prove_next_turn(const prover *p, const prove_state *state, const tvm
     if (p->tracked[loop->result] < 0) return (prove_value){0};
     prove_value before = state->values[p->tracked[loop->result]];
     const tvm_expr *step = &p->kernel->exprs[tvm_operands(p->kernel, loop)[2].value];
-    if (step->op != TVM_EXPR_INTEGER || step->value.i < 1 || step->value.i > INT32_MAX) return (prove_value){0};
+    if (step->op != TVM_EXPR_INTEGER || step->value.i < 1 || step->value.i > INT32_MAX)
+        return (prove_value){0};
     if (before.kind == PROVE_EXACT && before.v > INT32_MAX) return (prove_value){0};
     if (before.kind == PROVE_EXACT) before.v += step->value.i;
     if (before.kind == PROVE_CLASS) before.v = (before.v + step->value.i) % before.modulus;

@@ -19,7 +19,8 @@ static bool is_shared(const prover *p, const tvm_operand *operand) {
     return operand->kind == TVM_OPERAND_SLOT && slot_of(p, operand->value)->kind == TVM_SLOT_SHARED;
 }
 
-static prove_site *add_site(prover *p, uint32_t insn, const tvm_operand *tensor, prove_actor actor, bool writes) {
+static prove_site *add_site(prover *p, uint32_t insn, const tvm_operand *tensor, prove_actor actor,
+                            bool writes) {
     prove_site *site = &p->sites[p->site_count++];
     tvm_shared_root root;
     *site = (prove_site){.insn = insn, .slot = tensor->value, .actor = actor, .writes = writes};
@@ -55,7 +56,8 @@ static void set_register(prover *p, prove_site *site, uint32_t tensor) {
 static void add_move(prover *p, uint32_t at) {
     const tvm_insn *insn = &p->kernel->insns[at];
     const tvm_operand *operands = tvm_operands(p->kernel, insn);
-    bool far = insn->op == TVM_OP_LOAD_CLUSTER || insn->op == TVM_OP_STORE_CLUSTER; /* the rank comes after the indices */
+    bool far = insn->op == TVM_OP_LOAD_CLUSTER ||
+               insn->op == TVM_OP_STORE_CLUSTER; /* the rank comes after the indices */
     bool stores = insn->op == TVM_OP_STORE_SHARED || insn->op == TVM_OP_STORE_CLUSTER;
     prove_site *site = add_site(p, at, operands, PROVE_THREADS, stores);
     uint32_t behind = 1 + site->rank + far + stores;
@@ -114,7 +116,8 @@ static void add_factor(prover *p, uint32_t at, const tvm_mma *mma, bool is_a) {
     set_tile(site, source->tile_rank, source->tile);
     site->by_warps = true;
     if (mma->types &&
-        tvm_mma_fragments(mma->types->atoms, layout_of(p, mma->c), is_a, mma->k, &fragments, NULL) == TVM_OK &&
+        tvm_mma_fragments(mma->types->atoms, layout_of(p, mma->c), is_a, mma->k, &fragments, NULL) ==
+            TVM_OK &&
         tvm_mma_tile_layout(mma, is_a, &fragments, &site->own_layout, NULL) == TVM_OK)
         site->layout = &site->own_layout;
 }
@@ -140,8 +143,8 @@ static void add_scalar(prover *p, uint32_t at) {
     set_tile(site, 0, NULL);
 }
 
-/* Of what other blocks of a cluster touch nothing is known. */
-static bool is_of_cluster(const prover *p, const tvm_insn *insn) {
+bool prove_reaches_far(const prover *p, uint32_t at) {
+    const tvm_insn *insn = &p->kernel->insns[at];
     const tvm_operand *operands = tvm_operands(p->kernel, insn);
     bool alone = tvm_cluster_blocks(p->kernel) == 1;
     switch (insn->op) {
@@ -224,13 +227,13 @@ bool prove_find_sites(prover *p) {
         p->first_site[i] = p->site_count;
         if (tvm_pipeline_stages(kernel, &kernel->insns[i])) pipelined = kernel->insns[i].match;
         add_sites(p, i, i < pipelined);
-        if (is_of_cluster(p, &kernel->insns[i]))
+        if (prove_reaches_far(p, i))
             prove_fail(p, &p->proof->races, TVM_NOT_PROVED, i, TVM_NONE,
                        "%s reaches for another block of the cluster: order between blocks is not looked at",
                        prove_mnemonic(p, i));
         else if (is_unknown(p, i))
-            prove_fail(p, &p->proof->races, TVM_NOT_PROVED, i, TVM_NONE, "%s of shared memory is not looked at",
-                       prove_mnemonic(p, i));
+            prove_fail(p, &p->proof->races, TVM_NOT_PROVED, i, TVM_NONE,
+                       "%s of shared memory is not looked at", prove_mnemonic(p, i));
     }
     p->first_site[kernel->insn_count] = p->site_count;
     return true;
@@ -269,7 +272,8 @@ static bool grow_places(prover *p) {
 static uint32_t intern(prover *p, const prove_place *place) {
     uint32_t mask = p->place_bucket_count - 1, at = hash_place(place) & mask, tried = 0;
     for (; p->place_buckets[at] && tried < p->place_bucket_count; at = (at + 1) & mask, tried++)
-        if (memcmp(&p->places[p->place_buckets[at] - 1], place, sizeof *place) == 0) return p->place_buckets[at] - 1;
+        if (memcmp(&p->places[p->place_buckets[at] - 1], place, sizeof *place) == 0)
+            return p->place_buckets[at] - 1;
     if (tried == p->place_bucket_count) {
         p->too_long = true;
         return 0;
@@ -293,9 +297,9 @@ uint32_t prove_place_of(prover *p, const prove_state *state, uint32_t number) {
         if (!site->everywhere) index = prove_eval(p, state, site->indices[d].value);
         bool inside = index.kind == PROVE_EXACT && index.v >= 0 && site->extent[d] <= site->shape[d] &&
                       index.v <= (int64_t)site->shape[d] - site->extent[d];
-        bool aligned = !site->everywhere &&
-                       (site->extent[d] == 1 || (index.kind == PROVE_CLASS && index.modulus % site->extent[d] == 0 &&
-                                                 index.v % site->extent[d] == 0));
+        bool aligned = !site->everywhere && (site->extent[d] == 1 || (index.kind == PROVE_CLASS &&
+                                                                      index.modulus % site->extent[d] == 0 &&
+                                                                      index.v % site->extent[d] == 0));
         place.low[d] = inside ? (int32_t)index.v : aligned ? PROVE_ALIGNED : PROVE_UNKNOWN;
     }
     return intern(p, &place);
@@ -410,7 +414,8 @@ static int64_t across(const prove_site *a, const prove_site *b, const int64_t *d
 
 /* All that hold an element of a tile that was written wrote one value: who of them reads it reads its own. */
 static bool is_own(const prove_site *a, const prove_site *b, const int64_t *distance) {
-    if (!a->layout || !b->layout || a->by_warps || b->by_warps || !tvm_layout_equal(a->layout, b->layout)) return false;
+    if (!a->layout || !b->layout || a->by_warps || b->by_warps || !tvm_layout_equal(a->layout, b->layout))
+        return false;
     for (unsigned d = 0; d < a->rank; d++)
         if (distance[d] != 0) return false;
     return tvm_layout_replication(a->layout) == 1 || (a->writes && !b->writes);
@@ -426,7 +431,8 @@ static bool compare(prover *p, prove_site *a, prove_site *b, const int64_t *dist
     for (uint32_t e = 0; e < count; e++) {
         int64_t other = across(a, b, distance, e, index);
         if (other < 0) continue;
-        uint16_t first = warps ? a->warps[other] : a->threads[other], second = warps ? b->warps[e] : b->threads[e];
+        uint16_t first = warps ? a->warps[other] : a->threads[other],
+                 second = warps ? b->warps[e] : b->threads[e];
         if (first == second && first != PROVE_SEVERAL) continue;
         bool clear = a->threads[other] != PROVE_SEVERAL && b->threads[e] != PROVE_SEVERAL;
         if (found && !clear) continue;
@@ -472,9 +478,9 @@ static bool compare_views(prover *p, prove_site *a, prove_site *b, int64_t dista
     return found;
 }
 
-/* How far the second place is behind the first, along each dimension; among the root's elements, where they are of
- * different views. Indices that are not known but are multiples of one extent are those of one place, or of places
- * that have no element in common. False: it is not known. */
+/* How far the second place is behind the first, along each dimension; among the root's elements, where they
+ * are of different views. Indices that are not known but are multiples of one extent are those of one place,
+ * or of places that have no element in common. False: it is not known. */
 static bool find_distance(const prover *p, const prove_place *x, const prove_place *y, int64_t *distance) {
     const prove_site *s = &p->sites[x->site], *t = &p->sites[y->site];
     bool one = s->slot == t->slot;

@@ -92,7 +92,8 @@ static int by_bytes(const void *a, const void *b) {
 /* Has the team been in the state before? */
 static bool is_new(prover *p, uint32_t context, prove_state *state) {
     uint64_t head[3] = {(uint64_t)context << 32 | state->at, state->held, state->sure};
-    size_t values = p->scalar_count * sizeof *state->values, records = state->record_count * sizeof *state->records;
+    size_t values = p->scalar_count * sizeof *state->values,
+           records = state->record_count * sizeof *state->records;
     uint8_t *bytes = malloc(sizeof head + values + records);
     if (!bytes) {
         p->no_memory = true;
@@ -302,7 +303,8 @@ static void walk_from(prover *p, uint32_t context, const prove_state *start) {
         prove_state state = w.waiting[--w.count];
         bool ends = false;
         while (goes_on(p) && !(ends = state.at / 2 >= end) && go(&w, &state)) continue;
-        if (ends || (state.at / 2 < end && p->kernel->insns[state.at / 2].op == TVM_OP_EXIT)) check_end(p, &state);
+        if (ends || (state.at / 2 < end && p->kernel->insns[state.at / 2].op == TVM_OP_EXIT))
+            check_end(p, &state);
         prove_free_state(&state);
     }
     while (w.count) prove_free_state(&w.waiting[--w.count]);

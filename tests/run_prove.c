@@ -1,0 +1,354 @@
+/* The prover: what it says of the cases, of the shipped programs, and of mutants of both is never
+ * contradicted by the sanitizer. Of the seeded mistakes of tests/cases/sanitizer that are races on shared
+ * memory or deadlocks none is proved absent; where the prover shows a race, the sanitizer reports that pair
+ * of lines.
+ *
+ *   run_prove [-v] [CASE...]     -v: says what is not proved; without arguments: all */
+#include <glob.h>
+#include <time.h>
+
+#include "case_file.h"
+#include "fileio.h"
+#include "prove_kit.h"
+#include "shipped_launch.h"
+
+static unsigned passed, bad;
+static bool verbose;
+
+static void count(bool good, const char *what) {
+    passed += good;
+    bad += !good;
+    if (!good) printf("FAIL: %s\n", what);
+}
+
+static void judge(const tvm_ir_program *program, uint32_t kernel, tvm_proof *proof) {
+    tvm_text text = {0};
+    if (tvm_prove(program, kernel, proof, NULL) != TVM_OK) abort();
+    if (verbose) {
+        tvm_proof_add(&text, program, kernel, proof);
+        fputs(tvm_text_string(&text), stdout);
+    }
+    tvm_text_free(&text);
+}
+
+/* ---- cases ---- */
+
+static void fill_case(void *closure, const tvm_ir_kernel *kernel, uint32_t p, uint8_t *bytes,
+                      size_t elements) {
+    const prove_launch *l = closure;
+    const case_file *c = l->closure;
+    const char *text = case_argument(c, tvm_string(l->program, kernel->slots[p].name));
+    if (text != NULL) case_fill(kernel->slots[p].dtype, bytes, elements, text);
+}
+
+static void case_scalars(const case_file *c, prove_launch *l) {
+    const tvm_ir_kernel *kernel = &l->program->kernels[l->kernel];
+    for (uint32_t p = 0; p < kernel->param_count; p++) {
+        const char *text = case_argument(c, tvm_string(l->program, kernel->slots[p].name));
+        if (kernel->slots[p].kind != TVM_SLOT_SCALAR || text == NULL) continue;
+        if (kernel->slots[p].dtype.kind == TVM_KIND_FLOAT)
+            l->scalars[p].f = strtod(text, NULL);
+        else
+            l->scalars[p].i = strtoll(text, NULL, 0);
+    }
+}
+
+/* Of a kernel, launched as the case has it: NULL where the launch is refused. */
+static char *run_of(const case_file *c, const tvm_ir_program *program, uint32_t kernel, bool *ran) {
+    prove_launch l = {.program = program, .kernel = kernel};
+    struct {
+        prove_launch launch;
+    } given;
+    char *reports = NULL;
+    case_scalars(c, &l);
+    given.launch = l;
+    given.launch.closure = (void *)(uintptr_t)c;
+    l.fill = fill_case;
+    l.closure = &given.launch;
+    *ran = prove_run(&l, &reports);
+    return reports;
+}
+
+/* Proves a kernel and compares with what a launch shows; *found: of the launch. */
+static bool agrees(const case_file *c, const tvm_ir_program *program, uint32_t kernel, tvm_proof *proof,
+                   prove_found *found) {
+    bool ran = false;
+    *found = (prove_found){.race = false};
+    judge(program, kernel, proof);
+    bool claims = proof->races.verdict == TVM_PROVED || proof->deadlocks.verdict == TVM_PROVED;
+    if (!claims && proof->races.verdict != TVM_REFUTED) return true;
+    char *reports = run_of(c, program, kernel, &ran);
+    if (reports != NULL) *found = prove_read_reports(program, &program->kernels[kernel], proof, reports);
+    bool good = !prove_is_contradicted(proof, found);
+    if (proof->races.verdict == TVM_REFUTED && ran) good = good && (found->confirms || found->fault);
+    if (!good)
+        fprintf(stderr, "races %d (%s), deadlocks %d, but the sanitizer: %s\n", (int)proof->races.verdict,
+                proof->races.text, (int)proof->deadlocks.verdict, reports != NULL ? reports : "nothing");
+    free(reports);
+    return good;
+}
+
+typedef struct tally {
+    unsigned mutants, refuted, open, proved; /* of races */
+    unsigned kernels, races, deadlocks;      /* that are proved */
+    double most;                             /* seconds that a kernel took */
+} tally;
+
+static void add_verdict(tally *t, const tvm_proof *proof) {
+    t->mutants++;
+    bool both = proof->races.verdict == TVM_PROVED && proof->deadlocks.verdict == TVM_PROVED;
+    t->refuted += proof->races.verdict == TVM_REFUTED;
+    t->proved += both;
+    t->open += !both && proof->races.verdict != TVM_REFUTED;
+}
+
+static bool mutate_case(const case_file *c, const tvm_ir_program *program, uint32_t kernel, tally *t) {
+    bool good = true;
+    for (uint32_t i = 0; i < program->kernels[kernel].insn_count; i++)
+        for (unsigned way = 0; way < PROVE_WAYS; way++) {
+            tvm_ir_program *mutant = prove_mutant(program, kernel, i, (prove_way)way);
+            tvm_proof proof;
+            prove_found found;
+            if (mutant == NULL) continue;
+            bool agree = agrees(c, mutant, 0, &proof, &found);
+            if (!agree)
+                fprintf(stderr, "%s: mutant: line %u, way %u\n", c->name,
+                        program->kernels[kernel].insns[i].line, way);
+            good = good && agree;
+            add_verdict(t, &proof);
+            tvm_ir_program_free(mutant);
+        }
+    return good;
+}
+
+/* Lines of the case's reports that are of a race on shared memory, or of a wait for ever. */
+static bool expects(const case_file *c, bool deadlock) {
+    static const char *const races[] = {"race on shared memory", "read of what no copy has delivered",
+                                        "write where a copy is under way",
+                                        "freed shared memory is still in use"},
+                             *const waits[] = {"a barrier that not all reach", ": deadlock: ", "out of step"};
+    const char *const *texts = deadlock ? waits : races;
+    size_t texts_count = deadlock ? sizeof waits / sizeof *waits : sizeof races / sizeof *races;
+    for (size_t i = 0; c->sanitizer != NULL && i < texts_count; i++) {
+        const char *line = strstr(c->sanitizer, texts[i]);
+        for (; line != NULL; line = strstr(line + 1, texts[i])) {
+            const char *element = strchr(line, '%'), *end = strchr(line, '\n');
+            if (deadlock || (element != NULL && (end == NULL || element < end))) return true;
+        }
+    }
+    return false;
+}
+
+static bool run_case(const char *path, const char *folder, bool wrong, tally *t) {
+    case_file *c = case_read(path);
+    tvm_ir_program *program = NULL;
+    if (c == NULL) return false;
+    bool good = true, has = c->errors == NULL && c->kernel != NULL;
+    has = has && case_assemble(c, folder, &program, NULL) == TVM_OK;
+    for (uint32_t k = 0; has && k < program->kernel_count; k++) {
+        tvm_proof proof;
+        prove_found found;
+        if (strcmp(tvm_string(program, program->kernels[k].name), c->kernel) != 0) continue;
+        if (verbose) printf("-- %s\n", c->name);
+        good = agrees(c, program, k, &proof, &found) && good;
+        if (!wrong && c->refusal == NULL && proof.races.verdict == TVM_REFUTED) good = false;
+        if (wrong && expects(c, false) && proof.races.verdict == TVM_PROVED) good = false;
+        if (wrong && expects(c, true) && proof.deadlocks.verdict == TVM_PROVED) good = false;
+        t->kernels++;
+        t->races += proof.races.verdict == TVM_PROVED;
+        t->deadlocks += proof.deadlocks.verdict == TVM_PROVED;
+        good = mutate_case(c, program, k, t) && good;
+    }
+    tvm_ir_program_free(program);
+    case_free(c);
+    return good;
+}
+
+static void run_cases(char **paths, const char *folder, bool wrong, tally *t) {
+    for (char **path = paths; path != NULL && *path != NULL; path++)
+        count(run_case(*path, folder, wrong, t), *path);
+}
+
+static void free_paths(char **paths) {
+    for (char **path = paths; path != NULL && *path != NULL; path++) free(*path);
+    free(paths);
+}
+
+static void say(const char *what, const tally *t) {
+    printf(
+        "%s: %u kernels, %u proved free of races, %u of deadlock; %u mutants, %u with a race shown, %u not proved, "
+        "%u proved; %.1f ms the longest\n",
+        what, t->kernels, t->races, t->deadlocks, t->mutants, t->refuted, t->open, t->proved, 1e3 * t->most);
+}
+
+/* ---- shipped programs ---- */
+
+static void fill_shipped(void *closure, const tvm_ir_kernel *kernel, uint32_t p, uint8_t *bytes,
+                         size_t elements) {
+    const prove_launch *l = closure;
+    const size_of *size = l->closure;
+    const tvm_dtype type = kernel->slots[p].dtype;
+    tvm_param_info info = {.name = tvm_string(l->program, kernel->slots[p].name),
+                           .type = type.kind == TVM_KIND_INT && type.bits == 32 ? "i32" : ""};
+    shipped_sequences(&info, size, (int32_t *)(void *)bytes, elements, false);
+}
+
+/* Launches the kernel with the sizes that it accepts first; false: with none. */
+static bool run_shipped(const tvm_ir_program *program, uint32_t kernel, char **reports) {
+    const tvm_ir_kernel *k = &program->kernels[kernel];
+    for (size_t s = 0; s < SHIPPED_SIZES; s++) {
+        size_of size = shipped_sizes[s];
+        prove_launch given = {.program = program, .kernel = kernel, .closure = &size}, l = given;
+        for (uint32_t p = 0; p < k->param_count; p++) {
+            int value = shipped_scalar(tvm_string(program, k->slots[p].name), &size);
+            if (k->slots[p].dtype.kind == TVM_KIND_FLOAT)
+                l.scalars[p].f = 1;
+            else
+                l.scalars[p].i = k->slots[p].dtype.kind == TVM_KIND_BOOL ? 1 : value;
+        }
+        l.fill = fill_shipped;
+        l.closure = &given;
+        if (prove_run(&l, reports)) return true;
+    }
+    return false;
+}
+
+/* A mutant that is proved shows nothing to the sanitizer. */
+static bool mutant_is_right(const tvm_ir_program *mutant, const tvm_proof *proof) {
+    char *reports = NULL;
+    if (proof->races.verdict != TVM_PROVED && proof->deadlocks.verdict != TVM_PROVED) return true;
+    if (!run_shipped(mutant, 0, &reports) || reports == NULL) return true;
+    prove_found found = prove_read_reports(mutant, &mutant->kernels[0], proof, reports);
+    bool good = !prove_is_contradicted(proof, &found);
+    if (!good) fprintf(stderr, "the sanitizer: %s\n", reports);
+    free(reports);
+    return good;
+}
+
+static bool mutate_shipped(const tvm_ir_program *program, uint32_t kernel, tally *t) {
+    bool good = true;
+    const tvm_ir_kernel *k = &program->kernels[kernel];
+    for (uint32_t i = 0; i < k->insn_count; i++)
+        for (unsigned way = 0; way < PROVE_WAYS; way++) {
+            if (way == PROVE_NEXT_VALUE) continue; /* most are of places in global memory */
+            tvm_ir_program *mutant = prove_mutant(program, kernel, i, (prove_way)way);
+            tvm_proof proof;
+            if (mutant == NULL) continue;
+            judge(mutant, 0, &proof);
+            bool right = mutant_is_right(mutant, &proof);
+            if (!right)
+                fprintf(stderr, "%s: line %u, way %u\n", tvm_string(program, k->name), k->insns[i].line, way);
+            good = good && right;
+            add_verdict(t, &proof);
+            tvm_ir_program_free(mutant);
+        }
+    return good;
+}
+
+static double seconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* `most`: of its kernels, that are mutated; `races`, `deadlocks`: kernels that are proved free of them, at
+ * least. */
+typedef struct shipped_program {
+    const char *name, *define;
+    unsigned races, deadlocks, mutated;
+} shipped_program;
+
+static void run_program(const char *folder, const shipped_program *of, tally *all) {
+    char path[4200];
+    tvm_ir_program *program = NULL;
+    uint8_t *text = NULL;
+    size_t size = 0;
+    tally t = {.kernels = 0};
+    const tvm_assembler_options options = {.include_dirs = &folder,
+                                           .include_dir_count = 1,
+                                           .defines = &of->define,
+                                           .define_count = of->define != NULL};
+    snprintf(path, sizeof path, "%s/%s", folder, of->name);
+    bool good = tvm_file_read(path, 1 << 20, &text, &size, NULL) == TVM_OK &&
+                tvm_assemble_text((const char *)text, size, path, &options, &program, NULL) == TVM_OK;
+    for (uint32_t k = 0; good && k < program->kernel_count; k++) {
+        tvm_proof proof;
+        double before = seconds();
+        judge(program, k, &proof);
+        double took = seconds() - before;
+        if (took > all->most) all->most = took;
+        t.kernels++;
+        t.races += proof.races.verdict == TVM_PROVED;
+        t.deadlocks += proof.deadlocks.verdict == TVM_PROVED;
+        good = proof.races.verdict != TVM_REFUTED && proof.deadlocks.verdict != TVM_REFUTED;
+        if (good && k < of->mutated) good = mutate_shipped(program, k, all);
+    }
+    good = good && t.races >= of->races && t.deadlocks >= of->deadlocks;
+    if (!good)
+        fprintf(stderr, "%s: %u and %u of %u kernels are proved\n", of->name, t.races, t.deadlocks,
+                t.kernels);
+    all->kernels += t.kernels;
+    all->races += t.races;
+    all->deadlocks += t.deadlocks;
+    free(text);
+    tvm_ir_program_free(program);
+    count(good, path);
+}
+
+static const shipped_program programs[] = {
+    {"argmax.vasm", NULL, 4, 4, 1},
+    {"attention.vasm", NULL, 0, 6, 0},
+    {"attention_decode.vasm", NULL, 0, 0, 0},
+    {"attention_merge.vasm", NULL, 6, 6, 0},
+    {"cumsum.vasm", NULL, 5, 5, 0},
+    {"embedding.vasm", NULL, 2, 2, 0},
+    {"histogram.vasm", NULL, 4, 4, 1},
+    {"kv_append.vasm", NULL, 2, 2, 0},
+    {"layer_norm.vasm", NULL, 11, 11, 11},
+    {"matmul.vasm", NULL, 9, 1, 9},
+    {"matmul.vasm", "T=i8", 9, 1, 1},
+    {"matmul_lowbit_u4.vasm", NULL, 10, 1, 12},
+    {"matmul_simple.vasm", NULL, 2, 2, 2},
+    {"matmul_u3.vasm", NULL, 2, 2, 2},
+    {"quantize_rows.vasm", NULL, 18, 18, 18},
+    {"reduce.vasm", NULL, 4, 4, 0},
+    {"rms_norm.vasm", NULL, 17, 18, 18},
+    {"rope.vasm", NULL, 5, 5, 0},
+    {"sample.vasm", NULL, 0, 2, 1},
+    {"scatter_add.vasm", NULL, 2, 2, 0},
+    {"softmax.vasm", NULL, 11, 12, 12},
+    {"swiglu.vasm", NULL, 3, 3, 0},
+    {"topk.vasm", NULL, 2, 2, 2},
+    {"transpose.vasm", NULL, 2, 2, 0},
+    {"vector_add.vasm", NULL, 1, 1, 0},
+    {"widen_lowbit.vasm", NULL, 1, 1, 0},
+};
+
+int main(int argc, char **argv) {
+    const char *top = getenv("srcdir") ? getenv("srcdir") : ".";
+    char right[4096], wrong[4096], folder[4096];
+    tally seeded = {.kernels = 0}, cases = {.kernels = 0}, shipped = {.kernels = 0};
+    snprintf(right, sizeof right, "%s/tests/cases", top);
+    snprintf(wrong, sizeof wrong, "%s/tests/cases/sanitizer", top);
+    snprintf(folder, sizeof folder, "%s/programs", top);
+    verbose = argc > 1 && strcmp(argv[1], "-v") == 0;
+    argv += verbose;
+    argc -= verbose;
+    if (argc > 1) {
+        run_cases(argv + 1, right, strstr(argv[1], "sanitizer") != NULL, &cases);
+    } else {
+        char **mistakes = case_list(wrong), **others = case_list(right);
+        run_cases(mistakes, right, true, &seeded);
+        run_cases(others, right, false, &cases);
+        for (size_t i = 0; i < sizeof programs / sizeof *programs; i++)
+            run_program(folder, &programs[i], &shipped);
+        free_paths(mistakes);
+        free_paths(others);
+        count(shipped.refuted + shipped.open >= 60, "enough mutants are refused");
+    }
+    say("seeded", &seeded);
+    say("cases", &cases);
+    say("shipped", &shipped);
+    printf("%u passed, %u failed\n", passed, bad);
+    return bad == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
