@@ -117,21 +117,33 @@ static bool start(tvm_infer_state *in, tvm_asm *as) {
     weigh(in);
     find_uses(in);
     find_definitions(in);
+    tvm_infer_find_lives(in);
     return !in->failed;
 }
 
 /* ---- costs of a choice ---- */
 
-static uint64_t cost_of(tvm_infer_state *in, uint32_t insn) {
+/* Products choose first: `products` is the time of the tensor cores and that of what does not fit into the
+ * registers beside them; only among equals counts `all`, in which the former is, too. */
+typedef struct choice_cost {
+    uint64_t products, all;
+} choice_cost;
+
+static void add_cost(tvm_infer_state *in, uint32_t insn, choice_cost *cost) {
     tvm_infer_plan plan;
     tvm_infer_make_plan(in, insn, &plan);
-    return plan.cost * in->weights[insn];
+    cost->products += (plan.cost < TVM_INFER_NEVER ? plan.tensor : TVM_INFER_NEVER) * in->weights[insn];
+    cost->all += plan.cost * in->weights[insn];
 }
 
-static uint64_t cost_around(tvm_infer_state *in, uint32_t slot) {
-    uint64_t cost = 0;
-    for (uint32_t i = in->first_use[slot]; i < in->first_use[slot + 1]; i++) cost += cost_of(in, in->uses[i]);
+static choice_cost cost_around(tvm_infer_state *in, uint32_t slot) {
+    choice_cost cost = {0, 0};
+    for (uint32_t i = in->first_use[slot]; i < in->first_use[slot + 1]; i++) add_cost(in, in->uses[i], &cost);
     return cost;
+}
+
+static bool is_less(choice_cost a, choice_cost b) {
+    return a.products != b.products ? a.products < b.products : a.all < b.all;
 }
 
 /* ---- components: open tensors that instructions connect ---- */
@@ -217,7 +229,7 @@ static void decide_rest(tvm_infer_state *in, const component *c) {
 /* The anchor from which the component costs least: that of the lowest number among equals. */
 static bool best_candidate(tvm_infer_state *in, component *c, const tvm_infer_anchor *candidates,
                            unsigned count, unsigned *best) {
-    uint64_t least = UINT64_MAX;
+    choice_cost least = {UINT64_MAX, UINT64_MAX};
     bool compared[CANDIDATES] = {false};
     memcpy(c->before, in->layout, in->slot_count * sizeof *c->before);
     for (unsigned i = 0; i < count; i++) {
@@ -226,16 +238,19 @@ static bool best_candidate(tvm_infer_state *in, component *c, const tvm_infer_an
                (!compared[known] || c->spread[known][candidates[i].slot] != candidates[i].layout))
             known++;
         if (known < i) continue; /* it follows from another one */
-        uint64_t cost = 0;
+        choice_cost cost = {0, 0};
         tvm_infer_spread(in, candidates[i].slot, candidates[i].layout, candidates[i].reason);
         if (!c->spread[i]) c->spread[i] = tvm_infer_array(in, in->slot_count, sizeof(uint32_t));
         if (!c->spread[i]) return false;
         compared[i] = true;
         memcpy(c->spread[i], in->layout, in->slot_count * sizeof(uint32_t));
         decide_rest(in, c);
-        for (uint32_t k = 0; k < c->insn_count; k++) cost += cost_of(in, c->insns[k]);
+        for (uint32_t k = 0; k < c->insn_count; k++) add_cost(in, c->insns[k], &cost);
+        uint64_t spills = tvm_infer_spill_cost(in);
+        cost.products += spills;
+        cost.all += spills;
         memcpy(in->layout, c->before, in->slot_count * sizeof(uint32_t));
-        if (cost >= least) continue;
+        if (!is_less(cost, least)) continue;
         least = cost;
         *best = i;
     }
@@ -290,12 +305,12 @@ static bool decide_component(tvm_infer_state *in, component *c) {
 /* ---- improvements: one tensor at a time ---- */
 
 static void try_instead(tvm_infer_state *in, uint32_t slot, uint32_t layout, tvm_infer_reason reason,
-                        uint64_t *least) {
+                        choice_cost *least) {
     uint32_t before = in->layout[slot];
     if (layout == TVM_NONE || layout == before) return;
     in->layout[slot] = layout;
-    uint64_t cost = cost_around(in, slot);
-    if (cost < *least) {
+    choice_cost cost = cost_around(in, slot);
+    if (is_less(cost, *least)) {
         *least = cost;
         in->reasons[slot] = reason;
     } else {
@@ -304,7 +319,7 @@ static void try_instead(tvm_infer_state *in, uint32_t slot, uint32_t layout, tvm
 }
 
 static void improve(tvm_infer_state *in, uint32_t slot) {
-    uint64_t least = cost_around(in, slot);
+    choice_cost least = cost_around(in, slot);
     for (uint32_t i = in->first_use[slot]; i < in->first_use[slot + 1]; i++) {
         uint32_t insn = in->uses[i], layouts[TVM_INFER_OPERANDS], made;
         tvm_infer_operands registers;
@@ -412,14 +427,19 @@ static bool conclude(tvm_infer_state *in) {
 
 bool tvm_asm_infer_layouts(tvm_asm *as) {
     tvm_infer_state in;
+    tvm_text products = {0};
     bool listed = as->options && as->options->layouts;
     if (!as->open.count && !listed) return true;
     tvm_arena_reset(&as->scratch);
     if (!start(&in, as)) return tvm_asm_no_memory(as);
     bool good = decide(&in);
     if (good) tvm_infer_shared_layouts(&in);
+    if (good && !in.failed) tvm_infer_warn(&in);
+    if (good && listed) tvm_infer_report_products(&in, &products);
     good = good && !in.failed && conclude(&in);
     if (good && listed) tvm_infer_report(&in, in.slot_count);
+    if (good && listed) tvm_text_puts(as->options->layouts, tvm_text_string(&products));
+    tvm_text_free(&products);
     as->statement.assigned = NULL;
     if (in.failed) tvm_asm_no_memory(as);
     return good;

@@ -77,6 +77,21 @@ static void add_within_threads(anchor_list *list, const tvm_layout *shape, uint3
         add(list, &made);
 }
 
+/* What `auto` leaves replicated, because the runs of 16 bytes are fewer than the threads, in runs that are
+ * shorter. */
+static void add_shorter(anchor_list *list, const tvm_layout *shape, uint32_t threads, unsigned bits) {
+    unsigned own = list->in->work[list->slot].dtype.bits;
+    tvm_layout made;
+    uint32_t least = UINT32_MAX;
+    for (; bits <= ACCESS_BYTES * 8 && bits / own <= ACCESS_BYTES; bits *= 2) {
+        if (tvm_layout_auto(shape->rank, shape->shape, threads, bits, &made, NULL) != TVM_OK) return;
+        uint32_t copies = tvm_layout_replication(&made);
+        if (copies >= least) continue;
+        if (least != UINT32_MAX) add(list, &made);
+        least = copies;
+    }
+}
+
 /* In runs of `width` bytes: those that `auto` gives elements that are wider by as much as 16 bytes are. */
 static void add_moved(anchor_list *list, uint32_t threads, unsigned width) {
     const tvm_layout found = tvm_infer_shape_of(list->in, list->slot);
@@ -87,13 +102,14 @@ static void add_moved(anchor_list *list, uint32_t threads, unsigned width) {
     tvm_layout made;
     if (tvm_layout_auto(shape.rank, shape.shape, threads, bits, &made, NULL) == TVM_OK) add(list, &made);
     add_rows(list, &shape, threads, bits);
+    add_shorter(list, &shape, threads, bits);
 }
 
 /* ---- mma ---- */
 
 /* c = outer.C, of which `outer` is `warps` over the parts of a matrix, each thread's tiles in between. */
-static void add_grid(anchor_list *list, const tvm_layout *shape, const tvm_layout *atom, uint32_t batch,
-                     uint32_t rows, uint32_t columns) {
+static void add_grid(anchor_list *list, const tvm_layout *shape, const tvm_layout *atom, uint32_t copies,
+                     uint32_t batch, uint32_t rows, uint32_t columns) {
     uint32_t grid[TVM_MAX_RANK], tiles[TVM_MAX_RANK];
     unsigned rank = shape->rank;
     tvm_layout made;
@@ -103,7 +119,11 @@ static void add_grid(anchor_list *list, const tvm_layout *shape, const tvm_layou
         tiles[d] = extent / grid[d];
         if (tiles[d] * grid[d] != extent) return;
     }
-    if (compose(false, rank, tiles, atom, &made) && compose(true, rank, grid, &made, &made)) add(list, &made);
+    tvm_layout replicas;
+    if (compose(false, rank, tiles, atom, &made) && compose(true, rank, grid, &made, &made) &&
+        tvm_layout_replicated(rank, copies, &replicas, NULL) == TVM_OK &&
+        tvm_layout_compose(&replicas, &made, &made, NULL) == TVM_OK)
+        add(list, &made);
 }
 
 /* Groups of four warps that share b, each warp the rows of its quarter of 64, as wgmma has them. */
@@ -138,8 +158,10 @@ static void add_products(anchor_list *list, uint32_t warps) {
         if (warps / 4 % columns == 0) add_groups(list, &shape, &atom, warps / 4 / columns, columns);
     uint32_t batch = shape.rank < 3 ? 1 : greatest_common_divisor(warps, shape.shape[shape.rank - 3]);
     uint32_t rest = warps / batch;
-    for (uint32_t columns = 1; columns <= rest; columns++)
-        if (rest % columns == 0) add_grid(list, &shape, &atom, batch, rest / columns, columns);
+    for (uint32_t copies = 1; copies <= rest && (copies == 1 || !list->count); copies++)
+        for (uint32_t columns = 1; rest % copies == 0 && columns <= rest / copies; columns++)
+            if (rest / copies % columns == 0)
+                add_grid(list, &shape, &atom, copies, batch, rest / copies / columns, columns);
 }
 
 /* ---- by instruction ---- */

@@ -12,7 +12,9 @@ enum {
     RELAYOUT = 100, /* two barriers, and waiting for what has just been stored */
     SHUFFLE = 2,
     CROSSING_WARPS = 60, /* a reduction through shared memory */
-    BANKS_BYTES = 128
+    BANKS_BYTES = 128,
+    PUT = 1,     /* a piece of less than a register, taken out of one or put into one */
+    PUT_BITS = 2 /* an element of less than a byte */
 };
 
 /* Elements that are neighbours in the last dimension and in a thread. */
@@ -24,8 +26,7 @@ static uint32_t run_of(const tvm_layout *layout) {
                : 1;
 }
 
-/* Bytes of an access of the widest kind that the layout's runs allow. */
-static unsigned access_bytes(const tvm_layout *layout, unsigned bits, unsigned widest) {
+unsigned tvm_infer_access_bytes(const tvm_layout *layout, unsigned bits, unsigned widest) {
     uint64_t run = (uint64_t)run_of(layout) * bits;
     unsigned bytes = widest;
     while (bytes > 1 && run % (8U * bytes) != 0) bytes /= 2;
@@ -97,28 +98,39 @@ tvm_infer_space tvm_infer_space_of(const tvm_infer_state *in, uint32_t insn) {
     return TVM_SPACE_NONE;
 }
 
+static uint64_t words(const tvm_layout *layout, unsigned bits) {
+    return ((uint64_t)tvm_layout_locals(layout) * bits + 31) / 32;
+}
+
 uint64_t tvm_infer_access_cost(tvm_infer_space space, const tvm_layout *layout, unsigned bits,
                                unsigned widest) {
-    unsigned bytes = access_bytes(layout, bits, widest);
+    unsigned bytes = tvm_infer_access_bytes(layout, bits, widest);
     uint64_t thread_bytes = ((uint64_t)tvm_layout_locals(layout) * bits + 7) / 8;
-    uint64_t accesses = (thread_bytes + bytes - 1) / bytes;
+    uint64_t accesses = (thread_bytes + bytes - 1) / bytes, moved = words(layout, bits);
     lane_places lanes;
     find_lanes(layout, bits, &lanes);
     if (space == TVM_SPACE_GLOBAL)
-        return accesses * (ISSUE + LINE * touched(&lanes, LINE_BYTES) + touched(&lanes, SECTOR_BYTES));
+        return moved +
+               accesses * (ISSUE + LINE * touched(&lanes, LINE_BYTES) + touched(&lanes, SECTOR_BYTES));
     unsigned waves = (touched(&lanes, bytes) * bytes + BANKS_BYTES - 1) / BANKS_BYTES;
-    return accesses * (ISSUE + 4 * (uint64_t)waves);
+    return moved + accesses * (ISSUE + 4 * (uint64_t)waves);
 }
 
-static uint64_t words(const tvm_layout *layout, unsigned bits) {
-    return ((uint64_t)tvm_layout_locals(layout) * bits + 31) / 32;
+/* A tensor to or from the memory of a relayout: an element of less than a byte takes one. */
+static uint64_t scratch_cost(const tvm_layout *layout, unsigned bits) {
+    unsigned stored = bits < 8 ? 8 : bits;
+    unsigned bytes = bits < 8 ? 1 : tvm_infer_access_bytes(layout, bits, ACCESS_BYTES);
+    uint64_t pieces = (uint64_t)tvm_layout_locals(layout) * stored / 8 / bytes;
+    lane_places lanes;
+    find_lanes(layout, stored, &lanes);
+    unsigned waves = (touched(&lanes, bytes) * bytes + BANKS_BYTES - 1) / BANKS_BYTES;
+    return pieces * (ISSUE + 4 * (uint64_t)waves + (bits < 8 ? PUT_BITS : bytes < 4 ? PUT : 0));
 }
 
 uint64_t tvm_infer_relayout_cost(const tvm_layout *from, const tvm_layout *to, unsigned bits) {
     if (tvm_layout_equal(from, to)) return 0;
     if (tvm_layout_broadcasts(from, to, NULL, NULL)) return 1 + words(to, bits) / 4;
-    return RELAYOUT + tvm_infer_access_cost(TVM_SPACE_SHARED, from, bits, ACCESS_BYTES) +
-           tvm_infer_access_cost(TVM_SPACE_SHARED, to, bits, ACCESS_BYTES);
+    return RELAYOUT + scratch_cost(from, bits) + scratch_cost(to, bits);
 }
 
 /* Threads over which a dimension is spread, within a warp and beyond. */
@@ -169,6 +181,20 @@ static uint64_t scanning(const tvm_layout *layout, unsigned axis, unsigned bits)
     return warps > 1 ? cost + CROSSING_WARPS + 2 * warps * words : cost;
 }
 
+/* Numbers come by fours of a counter. A thread that holds fewer of them side by side selects those. */
+static uint64_t drawing(const tvm_infer_state *in, uint32_t insn, const tvm_layout *layout) {
+    enum {
+        WORDS = 4,
+        ROUNDS = 10,
+        ROUND = 8
+    }; /* Philox 4x32-10: two wide products, and what is added to them */
+    uint16_t op = in->kernel->insns[insn].op;
+    if (op != TVM_OP_RANDOM_BITS && op != TVM_OP_RANDOM_UNIFORM && op != TVM_OP_RANDOM_NORMAL) return 0;
+    uint32_t run = run_of(layout) % WORDS == 0 ? WORDS : run_of(layout) % 2 == 0 ? 2 : 1;
+    uint64_t counters = tvm_layout_locals(layout) / run;
+    return counters * (ROUNDS * ROUND + (run < WORDS ? run * (WORDS - 1) : 0));
+}
+
 static unsigned scan_axis(const tvm_infer_state *in, uint32_t insn) {
     enum { OPERATION, SOURCE, AXIS };
     return tvm_operands(in->kernel, &in->kernel->insns[insn])[AXIS].value;
@@ -182,12 +208,12 @@ uint64_t tvm_infer_work_cost(tvm_infer_state *in, uint32_t insn, const uint32_t 
     uint32_t slot = tvm_infer_result(in, insn);
     tvm_layout to = {0};
     if (slot != TVM_NONE) to = tvm_infer_layout(in, result);
-    if (tvm_infer_space_of(in, insn) == TVM_SPACE_NONE && slot != TVM_NONE && registers.count)
-        cost += words(&to, in->work[slot].dtype.bits);
+    if (tvm_infer_space_of(in, insn) == TVM_SPACE_NONE && slot != TVM_NONE)
+        cost += words(&to, in->work[slot].dtype.bits) + drawing(in, insn, &to);
     for (unsigned k = 0; k < registers.count; k++) {
         unsigned bits = in->work[registers.slots[k]].dtype.bits;
         const tvm_layout layout = tvm_infer_layout(in, layouts[k]);
-        /* The fragments of mma: a warp multiplies what it holds of both. */
+        /* The fragments of mma: what computes them computes what the warp holds of both. */
         if (in->kernel->insns[insn].op == TVM_OP_MMA) cost += 2 * words(&layout, bits);
         if (effects & TVM_EFFECT_SCRATCH && slot != TVM_NONE) cost += combining(&layout, &to, bits);
         if (in->kernel->insns[insn].op == TVM_OP_SCAN) cost += scanning(&layout, scan_axis(in, insn), bits);

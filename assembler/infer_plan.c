@@ -47,8 +47,13 @@ static void consider(planning *p, const uint32_t *layouts, uint32_t result) {
     if (p->result_slot != TVM_NONE) cost += change(p, p->result_slot, result, p->result);
     if (cost >= p->best->cost || cost >= TVM_INFER_NEVER) return;
     cost += tvm_infer_work_cost(p->in, p->insn, layouts, result);
+    tvm_infer_product product = {.tensor = 0};
+    if (p->in->kernel->insns[p->insn].op == TVM_OP_MMA &&
+        tvm_infer_product_of(p->in, p->insn, result, &product))
+        cost += product.tensor + product.fragments;
     if (cost >= p->best->cost || !tvm_infer_attempt(p->in, p->insn, layouts, result, NULL, NULL)) return;
     p->best->cost = cost;
+    p->best->tensor = product.tensor;
     memcpy(p->best->layouts, layouts, p->registers.count * sizeof *layouts);
     p->best->result = result;
 }

@@ -178,3 +178,32 @@ void tvm_infer_report(tvm_infer_state *in, uint32_t first_made) {
         tvm_text_puts(out, "\n");
     }
 }
+
+/* ---- products ---- */
+
+/* The operand a that a thread holds whole, in which case it is many registers. */
+static void write_a(tvm_infer_state *in, const tvm_infer_product *of, tvm_text *out) {
+    const tvm_slot *a = &in->kernel->slots[of->a];
+    const char *name = tvm_string(in->program, a->name);
+    if (a->kind == TVM_SLOT_REGISTER && in->layout[of->a] != TVM_NONE)
+        tvm_text_add(out, ", %%%s from %u registers of a thread", name, (unsigned)tvm_infer_words(in, of->a));
+    else if (of->registers)
+        tvm_text_add(out, ", %%%s loaded to %u registers of a thread, not read where it lies", name,
+                     (unsigned)of->registers);
+}
+
+void tvm_infer_report_products(tvm_infer_state *in, tvm_text *out) {
+    for (uint32_t i = 0; i < in->kernel->insn_count; i++) {
+        tvm_infer_product of;
+        uint32_t result = tvm_infer_result(in, i);
+        if (in->kernel->insns[i].op != TVM_OP_MMA || result == TVM_NONE || in->layout[result] == TVM_NONE ||
+            !tvm_infer_product_of(in, i, in->layout[result], &of))
+            continue;
+        tvm_text_add(out, "%6u  product %%%s: ", in->kernel->insns[i].line,
+                     tvm_string(in->program, in->kernel->slots[result].name));
+        tvm_text_add(out, "%s%s", of.why ? "no wgmma: " : "wgmma, where the target has it",
+                     of.why ? of.why : "");
+        if (!of.why) write_a(in, &of, out);
+        tvm_text_puts(out, "\n");
+    }
+}

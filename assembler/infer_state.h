@@ -5,6 +5,7 @@
 
 #include "mma.h"
 #include "state.h"
+#include "text.h"
 #include "typing.h"
 
 enum {
@@ -41,6 +42,12 @@ typedef struct tvm_infer_memo {
 } tvm_infer_memo;
 struct tvm_infer_plan_memo;
 
+/* The instructions between which a tensor is alive. */
+typedef struct tvm_infer_life {
+    uint32_t first, last;
+    bool is_alias; /* of another tensor's registers */
+} tvm_infer_life;
+
 typedef struct tvm_infer_state {
     tvm_asm *as;
     tvm_ir_program *program;
@@ -56,12 +63,14 @@ typedef struct tvm_infer_state {
     uint32_t *uses;    /* instructions that have slot s: uses[first_use[s] .. first_use[s + 1]) */
     uint32_t *first_use;
     uint32_t
-        *definitions;  /* of each slot, also of scalars: the one instruction that assigns it, or TVM_NONE */
-    bool *remade;      /* the definition of each slot can be done once more, for another layout */
-    tvm_insn *source;  /* the kernel's instructions before relayouts, which `insn` of reasons means */
-    uint32_t *queue;   /* slots to spread from */
-    uint64_t attempts; /* how often a rule was asked, which bounds the work */
-    tvm_infer_memo **asked;             /* of each instruction: attempts */
+        *definitions; /* of each slot, also of scalars: the one instruction that assigns it, or TVM_NONE */
+    bool *remade;     /* the definition of each slot can be done once more, for another layout */
+    tvm_infer_life *lives;  /* of each slot */
+    uint32_t *loop;         /* of each instruction: where the innermost loop around it begins, or TVM_NONE */
+    tvm_insn *source;       /* the kernel's instructions before relayouts, which `insn` of reasons means */
+    uint32_t *queue;        /* slots to spread from */
+    uint64_t attempts;      /* how often a rule was asked, which bounds the work */
+    tvm_infer_memo **asked; /* of each instruction: attempts */
     struct tvm_infer_plan_memo **plans; /* and plans */
     uint32_t memos;                     /* kept in all */
     bool failed;                        /* out of memory */
@@ -135,6 +144,8 @@ bool tvm_infer_lines_back(const tvm_layout *layout, unsigned line, tvm_layout *o
 /* The address space of which the instruction moves the tensor. */
 typedef enum tvm_infer_space { TVM_SPACE_NONE, TVM_SPACE_GLOBAL, TVM_SPACE_SHARED } tvm_infer_space;
 tvm_infer_space tvm_infer_space_of(const tvm_infer_state *in, uint32_t insn);
+/* Bytes of an access of the widest kind that the layout's runs allow, `widest` at most. */
+unsigned tvm_infer_access_bytes(const tvm_layout *layout, unsigned bits, unsigned widest);
 /* An access of a tile in this layout, of at most `widest` bytes a thread at once. */
 uint64_t tvm_infer_access_cost(tvm_infer_space space, const tvm_layout *layout, unsigned bits,
                                unsigned widest);
@@ -142,11 +153,38 @@ uint64_t tvm_infer_relayout_cost(const tvm_layout *from, const tvm_layout *to, u
 /* What the instruction does on the tensors themselves, accesses aside. */
 uint64_t tvm_infer_work_cost(tvm_infer_state *in, uint32_t insn, const uint32_t *layouts, uint32_t result);
 
+/* ---- infer_product.c ---- */
+/* An mma whose sums have a layout. */
+typedef struct tvm_infer_product {
+    const char *why;    /* NULL: wgmma does it, where there is one; else why not, and what to write */
+    uint64_t tensor;    /* cycles of a tensor core for a warp */
+    uint64_t fragments; /* issue slots for what is loaded from shared memory beside that */
+    uint32_t registers; /* words of a that are loaded at once for a wgmma */
+    uint32_t a;         /* slot */
+} tvm_infer_product;
+/* False where the sums are none of a product. */
+bool tvm_infer_product_of(const tvm_infer_state *in, uint32_t insn, uint32_t result, tvm_infer_product *out);
+
+/* ---- infer_pressure.c ---- */
+/* Fills in->lives and in->loop. */
+void tvm_infer_find_lives(tvm_infer_state *in);
+/* Registers of a thread of the kernel. */
+uint32_t tvm_infer_registers_of_thread(const tvm_infer_state *in);
+/* Registers of a thread that the tensor takes, which is decided. */
+uint32_t tvm_infer_words(const tvm_infer_state *in, uint32_t slot);
+/* Registers of a thread that hold tensors behind the instruction, of those that are decided; and one of them.
+ */
+uint32_t tvm_infer_alive(const tvm_infer_state *in, uint32_t insn);
+uint32_t tvm_infer_alive_words(const tvm_infer_state *in, uint32_t slot, uint32_t insn);
+/* What the words that do not fit cost at the kernel's products. */
+uint64_t tvm_infer_spill_cost(tvm_infer_state *in);
+
 /* ---- infer_plan.c ---- */
 /* How an instruction is done when its slots have the layouts they have: the layouts that it itself sees, to
  * which operands are brought before it and from which the result is brought after it. */
 typedef struct tvm_infer_plan {
-    uint64_t cost; /* TVM_INFER_NEVER or more: it cannot be done */
+    uint64_t cost;   /* TVM_INFER_NEVER or more: it cannot be done */
+    uint64_t tensor; /* of that, time of the tensor cores */
     uint32_t layouts[TVM_INFER_OPERANDS];
     uint32_t result;
 } tvm_infer_plan;
@@ -160,8 +198,15 @@ bool tvm_infer_rewrite(tvm_infer_state *in, const tvm_infer_plan *plans);
 /* ---- infer_shared.c ---- */
 void tvm_infer_shared_layouts(tvm_infer_state *in);
 
+/* ---- infer_warn.c ---- */
+/* Warns of tiles that the threads cannot share, and of more registers than a thread has. */
+void tvm_infer_warn(tvm_infer_state *in);
+
 /* ---- infer_report.c ---- */
 /* Adds the kernel to the listing of tvm-as --layouts. Slots from first_made on are those of relayouts. */
 void tvm_infer_report(tvm_infer_state *in, uint32_t first_made);
+/* Of each product whether it is one for wgmma; if not, why, and what to write. Before relayouts are put in.
+ */
+void tvm_infer_report_products(tvm_infer_state *in, tvm_text *out);
 
 #endif

@@ -1,4 +1,4 @@
-/* Errors: where they are, and how what is there came to be read. */
+/* Errors and warnings: where they are, and how what is there came to be read. */
 #include "report.h"
 
 #include <stdarg.h>
@@ -63,14 +63,9 @@ static bool reported_at(const tvm_asm *as, const tvm_source *source, const tvm_t
     return false;
 }
 
-static bool report(tvm_asm *as, tvm_status status, const tvm_source *source, const tvm_token *token,
-                   const char *hint, const char *format, va_list arguments) {
-    if (as->report.stopped || as->report.muted) return false;
-    const tvm_token *opener = source && token ? left_open(source, token) : NULL;
-    if (opener)
-        return tvm_asm_error_in(as, source, opener, NULL, "'%c' is not closed",
-                                *tvm_token_text(source, opener));
-    if (source && token && reported_at(as, source, token)) return false;
+/* An error, or with TVM_OK a warning, at the token of the source, of which either may be NULL. */
+static void add_diag(tvm_asm *as, tvm_status status, const tvm_source *source, const tvm_token *token,
+                     const char *hint, const char *format, va_list arguments) {
     tvm_text full = {0};
     if (hint) tvm_text_puts(&full, hint);
     add_context(as, &full);
@@ -86,6 +81,17 @@ static bool report(tvm_asm *as, tvm_status status, const tvm_source *source, con
     }
     tvm_diag_addv(as->report.diags, status, &place, full.size ? full.data : NULL, format, arguments);
     tvm_text_free(&full);
+}
+
+static bool report(tvm_asm *as, tvm_status status, const tvm_source *source, const tvm_token *token,
+                   const char *hint, const char *format, va_list arguments) {
+    if (as->report.stopped || as->report.muted) return false;
+    const tvm_token *opener = source && token ? left_open(source, token) : NULL;
+    if (opener)
+        return tvm_asm_error_in(as, source, opener, NULL, "'%c' is not closed",
+                                *tvm_token_text(source, opener));
+    if (source && token && reported_at(as, source, token)) return false;
+    add_diag(as, status, source, token, hint, format, arguments);
     if (as->report.status == TVM_OK) as->report.status = status;
     if (++as->report.errors >= TVM_ASM_ERRORS) as->report.stopped = true;
     return false;
@@ -128,6 +134,15 @@ bool tvm_asm_error_in(tvm_asm *as, const tvm_source *source, const tvm_token *to
     report(as, TVM_SYNTAX, source, token, hint, format, arguments);
     va_end(arguments);
     return false;
+}
+
+void tvm_asm_warn(tvm_asm *as, const tvm_source *source, const tvm_token *token, const char *hint,
+                  const char *format, ...) {
+    va_list arguments;
+    if (as->report.stopped || as->report.muted || reported_at(as, source, token)) return;
+    va_start(arguments, format);
+    add_diag(as, TVM_OK, source, token, hint, format, arguments);
+    va_end(arguments);
 }
 
 bool tvm_asm_no_memory(tvm_asm *as) {

@@ -1,4 +1,4 @@
-/* Errors. All functions return false. */
+/* Errors, of which all functions return false, and warnings. */
 #ifndef TVM_ASSEMBLER_REPORT_H
 #define TVM_ASSEMBLER_REPORT_H
 
@@ -14,6 +14,9 @@ bool tvm_asm_invalid(tvm_asm *as, const tvm_token *token, const char *hint, cons
     __attribute__((format(printf, 4, 5))); /* TVM_INVALID */
 bool tvm_asm_error_in(tvm_asm *as, const tvm_source *source, const tvm_token *token, const char *hint,
                       const char *format, ...) __attribute__((format(printf, 5, 6)));
+/* A warning, which no error follows from. */
+void tvm_asm_warn(tvm_asm *as, const tvm_source *source, const tvm_token *token, const char *hint,
+                  const char *format, ...) __attribute__((format(printf, 5, 6)));
 bool tvm_asm_no_memory(tvm_asm *as);
 
 #endif
