@@ -88,6 +88,15 @@ static bool names(const finder *f, const tvm_insn *insn, uint32_t slot, bool fir
     return false;
 }
 
+static bool reads_register(const finder *f, const tvm_insn *insn) {
+    const tvm_operand *operands = tvm_operands(f->kernel, insn);
+    for (uint32_t o = 0; o < insn->count; o++)
+        if (operands[o].kind == TVM_OPERAND_SLOT &&
+            f->kernel->slots[operands[o].value].kind == TVM_SLOT_REGISTER)
+            return true;
+    return false;
+}
+
 /* ---- what a copy depends on ---- */
 
 static tvm_status need_operands(finder *f, uint32_t at);
@@ -112,7 +121,8 @@ static tvm_status need_slot(finder *f, uint32_t slot, uint32_t reader) {
         return tvm_refuse(f->why, "'%s', on which a copy of the pipelined loop depends, is assigned %s",
                           slot_name(f, slot),
                           direct ? "in the turn before" : "under a condition or in a loop");
-    if (tvm_pipeline_effects(f->kernel, insn_at(f, setter)) & ~(unsigned)TVM_EFFECT_READ_GLOBAL)
+    if (tvm_pipeline_effects(f->kernel, insn_at(f, setter)) & ~(unsigned)TVM_EFFECT_READ_GLOBAL ||
+        reads_register(f, insn_at(f, setter)))
         return tvm_refuse(f->why, "'%s', on which a copy of the pipelined loop depends, is the result of %s",
                           slot_name(f, slot), tvm_op(insn_at(f, setter)->op)->mnemonic);
     f->ahead[setter] = true;

@@ -168,6 +168,22 @@ tvm_status tvm_rule_LOAD_SCALAR(const tvm_rule *rule) {
     return status == TVM_OK ? tvm_rule_scalar(rule, type) : status;
 }
 
+/* All threads have the one element of a register tensor. */
+tvm_status tvm_rule_SCALAR(const tvm_rule *rule) {
+    const tvm_slot *source = tvm_rule_slot(rule, 0);
+    const tvm_layout *layout = tvm_rule_layout(rule, 0);
+    tvm_dtype type;
+    if (!tvm_dtype_scalar_of(source->dtype, &type))
+        return tvm_refuse(rule->why, "%s has type %s, of which there are no scalars", TVM_RULE_NAME(rule, 0),
+                          TVM_DTYPE_TEXT(source->dtype));
+    for (unsigned d = 0; d < layout->rank; d++)
+        if (layout->shape[d] != 1)
+            return tvm_refuse(rule->why, "%s has shape %s, expected one element", TVM_RULE_NAME(rule, 0),
+                              TVM_SHAPE_TEXT(layout->rank, layout->shape));
+    tvm_status status = interval(rule, 1, type);
+    return status == TVM_OK ? tvm_rule_scalar(rule, type) : status;
+}
+
 static tvm_status store(const tvm_rule *rule) {
     tvm_status status = same_dtype(rule, 0, 1);
     return status != TVM_OK ? status : tile_rank(rule, 0, tvm_rule_layout(rule, 1)->rank, "the tile");

@@ -1,4 +1,5 @@
-/* load-scalar: every thread of the team loads the element, which is one access of each warp. */
+/* Scalars from tensors. load-scalar: every thread of the team loads the element, which is one access of each
+ * warp. scalar: every thread has it. */
 #include <stdlib.h>
 
 #include "analysis.h"
@@ -62,7 +63,6 @@ static reg load_element(emitter *e, const place *p, tvm_dtype type) {
     if (guarded) tvm_emit(e, "mov.%s %s, %s;", tvm_element_suffix(type), value.name, zero);
     tvm_emit(e, "%s%s%sld.%s.%s %s, [%s+%u];", guarded ? "@" : "", p->inside.name, guarded ? " " : "",
              p->space, load_type(type), value.name, p->address.name, p->plus);
-    if (tvm_is_half(type)) return tvm_half_to_f32(e, type, value);
     if (type.kind != TVM_KIND_BOOL) return value;
     reg set = tvm_new_pred(e), truth = tvm_new_r(e);
     tvm_emit(e, "setp.ne.b32 %s, %s, 0;", set.name, value.name);
@@ -89,21 +89,35 @@ static reg keep_in_range(emitter *e, const tvm_operand bounds[2], tvm_dtype type
     return kept;
 }
 
+/* The result is the element, whose register holds the value as a scalar, but for f16 and bf16. */
+static void assign(emitter *e, const tvm_insn *insn, reg element) {
+    const tvm_operand *bounds = tvm_insn_interval(e->k->program, e->k->kernel, insn);
+    tvm_dtype from = tvm_slot_dtype(e->k, tvm_operands(e->k->kernel, insn)->value),
+              type = tvm_slot_dtype(e->k, insn->result);
+    reg value = tvm_is_half(from) ? tvm_half_to_f32(e, from, element) : element;
+    if (bounds) value = keep_in_range(e, bounds, type, value);
+    tvm_emit(e, "mov.%s %s, %s;", tvm_element_suffix(type), e->slots[insn->result].reg, value.name);
+    tvm_fact_forget(e->k, insn->result);
+}
+
 tvm_status tvm_emit_LOAD_SCALAR(emitter *e, const tvm_insn *insn) {
     const tvm_operand *tensor = tvm_operands(e->k->kernel, insn);
-    const tvm_operand *bounds = tvm_insn_interval(e->k->program, e->k->kernel, insn);
-    tvm_dtype from = tvm_slot_dtype(e->k, tensor->value), type = tvm_slot_dtype(e->k, insn->result);
+    tvm_dtype from = tvm_slot_dtype(e->k, tensor->value);
     place p;
     if (e->k->kernel->slots[tensor->value].kind == TVM_SLOT_GLOBAL)
         p = place_global(e, tensor);
     else if (!place_shared(e, tensor, &p))
         return tvm_diag_no_memory(e->k->diags);
-    reg value = load_element(e, &p, from);
-    if (bounds) value = keep_in_range(e, bounds, type, value);
-    tvm_emit(e, "mov.%s %s, %s;", tvm_element_suffix(type), e->slots[insn->result].reg, value.name);
-    tvm_fact_forget(e->k, insn->result);
+    assign(e, insn, load_element(e, &p, from));
     char name[40];
     snprintf(name, sizeof name, "ld.%s.%s%s", p.space, load_type(from), p.guarded ? " guarded" : "");
     tvm_explain(e, name, from.bits, 1, -1, "");
+    return TVM_OK;
+}
+
+tvm_status tvm_emit_SCALAR(emitter *e, const tvm_insn *insn) {
+    const tvm_operand *tensor = tvm_operands(e->k->kernel, insn);
+    assign(e, insn, tvm_read_element(e, tensor->value, 0, true));
+    tvm_explain(e, "mov", tvm_slot_dtype(e->k, tensor->value).bits, 1, -1, "");
     return TVM_OK;
 }

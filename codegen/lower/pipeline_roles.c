@@ -72,6 +72,10 @@ static void keep_expr(slice *s, uint32_t expr) {
     for (unsigned i = 0; i < tvm_expr_op_info(node->op)->arity; i++) keep_expr(s, children[i]);
 }
 
+static bool is_register(const tvm_ir_kernel *kernel, const tvm_operand *operand) {
+    return operand->kind == TVM_OPERAND_SLOT && kernel->slots[operand->value].kind == TVM_SLOT_REGISTER;
+}
+
 /* What the instruction needs: its scalars, and the control around it. */
 static void keep_needs(slice *s, uint32_t at) {
     const tvm_ir_kernel *kernel = s->l->from;
@@ -88,8 +92,7 @@ static void keep_needs(slice *s, uint32_t at) {
             kernel->slots[operands[o].value].kind == TVM_SLOT_GLOBAL &&
             tvm_writes_global(s->l->from, operands[o].value))
             refuse_slice(s, "the kernel writes what a copy reads");
-        if (operands[o].kind == TVM_OPERAND_SLOT &&
-            kernel->slots[operands[o].value].kind == TVM_SLOT_REGISTER)
+        if (is_register(kernel, &operands[o]))
             refuse_slice(s, "where the copies read depends on a register tensor");
     }
     if (s->outer[at] != TVM_NONE) keep(s, s->outer[at]);
@@ -176,6 +179,8 @@ static void do_before(slice *s, uint32_t at) {
     else if (effects && follows_dependency(kernel, at))
         refuse_slice(s, "a view-global is made of what is read behind wait-dependency");
     for (uint32_t o = 0; o < insn->count && !s->failed; o++) {
+        if (is_register(kernel, &operands[o]))
+            refuse_slice(s, "a view-global is made of what is in a register tensor");
         if (operands[o].kind == TVM_OPERAND_EXPR) set_before(s, operands[o].value, at);
         if (operands[o].kind != TVM_OPERAND_SLOT || kernel->slots[operands[o].value].kind != TVM_SLOT_GLOBAL)
             continue;

@@ -555,12 +555,33 @@ static void load_scalar(gen *g) {
     g->vars[slot] = (gen_var){.alive = true, .whole = tvm_dtype_same(scalar, TVM_I(32)), .high = 31};
 }
 
+static void scalar(gen *g) {
+    static const tvm_dtype types[] = {TVM_I(32), TVM_I(8), TVM_U(8), TVM_I(16),
+                                      TVM_F16,   TVM_BF16, TVM_F32,  TVM_F64};
+    static const uint32_t shape[2] = {1, 1};
+    tvm_dtype type = types[gen_below(g, sizeof types / sizeof *types)], scalar;
+    tvm_layout layout;
+    if (g->params >= GEN_PARAMS || !gen_layout(g, 1 + gen_below(g, 2), shape, &layout)) return;
+    uint32_t source = gen_load_input(g, type.kind == TVM_KIND_FLOAT ? "small" : "index", type, &layout);
+    gen_insn insn = gen_begin(TVM_OP_SCALAR);
+    gen_put_slot(&insn, source);
+    tvm_dtype_scalar_of(type, &scalar);
+    if (tvm_dtype_is_integer(scalar) && gen_one_in(g, 2)) {
+        gen_put_expr(&insn, gen_integer(g, scalar, 0));
+        gen_put_expr(&insn, gen_integer(g, scalar, 32));
+    } else {
+        gen_put_none(&insn);
+    }
+    uint32_t slot = gen_must(g, &insn);
+    g->vars[slot] = (gen_var){.alive = true, .whole = tvm_dtype_same(scalar, TVM_I(32)), .high = 31};
+}
+
 void gen_memory(gen *g) {
     static void (*const ways[])(gen *) = {load_shared, store_shared, copy_async, gather,     gather_shared,
-                                          scatter,     load_scalar,  gen_atomic, free_shared};
+                                          scatter,     load_scalar,  scalar,     gen_atomic, free_shared};
     tvm_layout layout;
     uint32_t shape[TVM_MAX_RANK];
-    unsigned way = gen_below(g, 14);
+    unsigned way = gen_below(g, 15);
     if (way < sizeof ways / sizeof *ways) {
         ways[way](g);
     } else if (g->params < GEN_PARAMS) {

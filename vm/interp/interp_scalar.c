@@ -1,10 +1,11 @@
-/* Scalars from memory: load-scalar. */
+/* Scalars from tensors: load-scalar and scalar. */
 #include "interp_impl.h"
 #include "sanitize.h"
 
 #include <string.h>
 
 INTERP_NO_PLAN(LOAD_SCALAR)
+INTERP_NO_PLAN(SCALAR)
 
 /* The element's bytes, or NULL: it lies outside of its global tensor. */
 static tvm_status find_element(interp_context *context, const interp_insn *insn, const uint8_t **element) {
@@ -64,16 +65,24 @@ static tvm_status check_range(interp_context *context, const interp_insn *insn, 
                            (unsigned long long)low.u, (unsigned long long)end.u);
 }
 
-tvm_status tvm_interp_LOAD_SCALAR(interp_context *context, const interp_insn *insn) {
+/* The result is the element, or zero where there is none. */
+static tvm_status assign(interp_context *context, const interp_insn *insn, const uint8_t *element) {
     const tvm_interp_kernel *k = context->block->kernel;
     tvm_dtype from = interp_slot(k, insn->operands[0].value)->dtype,
               type = interp_slot(k, insn->source->result)->dtype;
-    const uint8_t *element;
-    tvm_status status = find_element(context, insn, &element);
-    if (status != TVM_OK) return status;
     uint64_t code = element ? tvm_container_get(from, element, 0) : 0;
     tvm_scalar value = scalar_of(type, tvm_cast(type, from, code, false));
-    status = check_range(context, insn, type, value);
+    tvm_status status = check_range(context, insn, type, value);
     if (status == TVM_OK) context->slots[insn->source->result] = value;
     return status;
+}
+
+tvm_status tvm_interp_LOAD_SCALAR(interp_context *context, const interp_insn *insn) {
+    const uint8_t *element;
+    tvm_status status = find_element(context, insn, &element);
+    return status == TVM_OK ? assign(context, insn, element) : status;
+}
+
+tvm_status tvm_interp_SCALAR(interp_context *context, const interp_insn *insn) {
+    return assign(context, insn, interp_tensor(context->block, insn->operands[0].value));
 }
