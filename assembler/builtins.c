@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "instruction.h"
+#include "language.h"
 #include "layout_builtins.h"
 #include "operators.h"
 #include "report.h"
@@ -48,15 +49,8 @@ static bool call_gcd(tvm_asm *as, const tvm_call *call, tvm_value *value) {
     return true;
 }
 
-/* The instruction of the same name, where the argument is a register tensor. */
-static bool is_of_tensor(const tvm_call *call) {
-    return call->args[0].kind == TVM_VALUE_TENSOR;
-}
-
 static bool call_abs(tvm_asm *as, const tvm_call *call, tvm_value *value) {
     int64_t a;
-    if (is_of_tensor(call))
-        return tvm_asm_tensor_operation(as, TVM_OP_ABS, call->token, call->args, 1, value);
     if (call->args[0].kind == TVM_VALUE_FLOAT) {
         *value = call->args[0];
         if (value->as.f < 0) value->as.f = -value->as.f;
@@ -69,8 +63,6 @@ static bool call_abs(tvm_asm *as, const tvm_call *call, tvm_value *value) {
 
 static bool call_log2(tvm_asm *as, const tvm_call *call, tvm_value *value) {
     int64_t a, log = 0;
-    if (is_of_tensor(call))
-        return tvm_asm_tensor_operation(as, TVM_OP_LOG2, call->token, call->args, 1, value);
     if (!tvm_asm_argument_integer(as, call, 0, 1, INT64_MAX, &a)) return false;
     while (a >>= 1) log++;
     *value = tvm_value_integer(log);
@@ -201,6 +193,16 @@ static bool conversion(tvm_asm *as, const tvm_call *call, tvm_value *value, bool
     return tvm_asm_arguments(as, call, 1, 1) && tvm_asm_convert(as, call->token, type, &call->args[0], value);
 }
 
+/* The element-wise instruction of the same name, where the argument is a register tensor or a run-time
+ * scalar; TVM_OP_COUNT: there is none. */
+static unsigned instruction(const tvm_asm *as, const tvm_call *call) {
+    unsigned op = tvm_op_by_name(call->name, call->length);
+    bool scalar = call->count == 1 && call->args[0].kind == TVM_VALUE_EXPR &&
+                  as->text.version >= TVM_LANGUAGE_OF_TENSORS;
+    if (op == TVM_OP_COUNT || !tvm_op_is_elementwise(tvm_op(op)) || call->count != 1) return TVM_OP_COUNT;
+    return scalar || call->args[0].kind == TVM_VALUE_TENSOR ? op : TVM_OP_COUNT;
+}
+
 bool tvm_asm_call(tvm_asm *as, const tvm_call *call, tvm_value *value, bool *known) {
     size_t index = find(call->name, call->length);
     if (index >= BUILTIN_COUNT) { /* the name of a type means that before a function of layouts */
@@ -208,6 +210,8 @@ bool tvm_asm_call(tvm_asm *as, const tvm_call *call, tvm_value *value, bool *kno
         if (*known || !row(index)->name) return good;
     }
     *known = true;
+    unsigned op = instruction(as, call);
+    if (op != TVM_OP_COUNT) return tvm_asm_tensor_operation(as, op, call->token, call->args, 1, value);
     return tvm_asm_arguments(as, call, row(index)->least, row(index)->most) &&
            row(index)->function(as, call, value);
 }

@@ -9,6 +9,7 @@
 #include "expr_text.h"
 #include "language.h"
 #include "lexer.h"
+#include "value.h"
 #include "verify.h"
 #include "pipeline.h"
 
@@ -250,6 +251,31 @@ static bool is_wide(const listing *l, const tvm_insn *insn) {
     return false;
 }
 
+/* The type of the elements that scalars are converted to: of the tensors that may be scalars, or of the
+ * result that has an initial value. Kind NONE: they are not converted. */
+static tvm_dtype element_type(const listing *l, const tvm_insn *insn) {
+    const tvm_operand *operands = tvm_operands(l->kernel, insn), *end = operands + insn->count;
+    const char *cursor = tvm_op(insn->op)->operands;
+    tvm_operand_desc desc;
+    if (insn->op == TVM_OP_ALLOC_REGISTER) return l->kernel->slots[insn->result].dtype;
+    while (insn->count && operands < end && tvm_operand_next(&cursor, &desc)) {
+        if (!desc.stored) continue;
+        if (desc.kind == 'b' && operands->kind == TVM_OPERAND_SLOT)
+            return l->kernel->slots[operands->value].dtype;
+        operands += tvm_entry_operands(l->program, l->kernel, &desc, operands);
+    }
+    return (tvm_dtype){0};
+}
+
+/* A constant with a fraction that becomes an integer is written with its type. */
+static bool is_fraction(const listing *l, const tvm_insn *insn, const tvm_operand *operand) {
+    if (operand->kind != TVM_OPERAND_EXPR) return false;
+    const tvm_expr *node = &l->kernel->exprs[operand->value];
+    tvm_dtype element = element_type(l, insn);
+    return node->op == TVM_EXPR_FLOAT && !tvm_is_whole(node->value.f) && element.kind != TVM_KIND_NONE &&
+           element.kind != TVM_KIND_FLOAT;
+}
+
 static void print_operands(listing *l, const tvm_insn *insn) {
     const tvm_operand *operands = tvm_operands(l->kernel, insn);
     const tvm_operand *end = insn->count ? operands + insn->count : operands; /* without any it is NULL */
@@ -276,6 +302,11 @@ static void print_operands(listing *l, const tvm_insn *insn) {
         if (desc.optional)
             tvm_text_add(&l->out, "%.*s%s", (int)desc.name_length, desc.name, desc.kind == 'F' ? "" : " ");
         if (desc.kind == 'F') {
+            operands++;
+        } else if ((desc.kind == 'b' || desc.kind == 'x') && is_fraction(l, insn, operands)) {
+            tvm_text_add(&l->out, "%s(", TVM_DTYPE_TEXT(l->kernel->exprs[operands->value].type));
+            print_expr(l, operands->value, false);
+            tvm_text_puts(&l->out, ")");
             operands++;
         } else if (desc.stored) {
             operands += print_stored(l, operands, &desc, wide);

@@ -15,6 +15,7 @@
 #include "names.h"
 #include "nested.h"
 #include "operators.h"
+#include "parts.h"
 #include "report.h"
 #include "result.h"
 #include "scalars.h"
@@ -342,6 +343,8 @@ static bool name_primary(tvm_asm *as, tvm_value *value) {
         }
     }
     uint32_t tokens;
+    unsigned word;
+    if (tvm_asm_at_reduction(as, &word)) return tvm_asm_reduction(as, word, value);
     if (tvm_asm_at_nested(as, &tokens)) return tvm_asm_nested(as, value);
     if (tvm_asm_is(as, after, "(")) {
         tvm_asm_next(as);
@@ -402,17 +405,30 @@ static bool primary(tvm_asm *as, tvm_value *value) {
 
 /* ---- operators ---- */
 
-/* `list[i]` */
+/* What a tensor in memory that is indexed as an array stands for. */
+static const char *memory_hint(const tvm_value *value) {
+    bool tensor = value->kind == TVM_VALUE_TENSOR;
+    if (tensor && value->as.tensor.kind == TVM_SLOT_GLOBAL)
+        return "'load-global(x[0, 0], [4, 8])' is a tile of it, 'load-scalar(x[0, 0])' an element";
+    if (tensor && value->as.tensor.kind == TVM_SLOT_SHARED)
+        return "'load-shared(%s[0, 0], [4, 8])' is a tile of it, 'load-scalar(%s[0, 0])' an element";
+    return NULL;
+}
+
+/* `list[i]`, or a part of a tensor. */
 static bool subscript(tvm_asm *as, tvm_value *value) {
     const tvm_token *token = tvm_asm_next(as);
     tvm_value index;
+    if (value->kind == TVM_VALUE_TENSOR && value->as.tensor.kind == TVM_SLOT_REGISTER &&
+        as->text.version >= TVM_LANGUAGE_OF_TENSORS)
+        return tvm_asm_part(as, token, value);
     if (!climb(as, 0, &index) || !tvm_asm_expect(as, "]", "after the index")) return false;
     if (value->kind == TVM_VALUE_POISON || index.kind == TVM_VALUE_POISON) {
         *value = tvm_value_poison();
         return true;
     }
     if (value->kind != TVM_VALUE_LIST)
-        return tvm_asm_error(as, token, NULL, "only a list is indexed in an expression, not %s",
+        return tvm_asm_error(as, token, memory_hint(value), "only a list is indexed in an expression, not %s",
                              tvm_value_what(value));
     if (index.kind != TVM_VALUE_INTEGER)
         return tvm_asm_error(as, token, NULL, "the index of a list is a static integer, not %s",
@@ -477,6 +493,7 @@ static bool skip_branch(tvm_asm *as, tvm_value *value) {
 }
 
 static bool conditional(tvm_asm *as, const tvm_token *token, tvm_value *value) {
+    if (!tvm_asm_settle(as, value)) return false;
     tvm_value condition = *value, yes, no;
     unsigned precedence = tvm_expr_op_info(TVM_EXPR_SELECT)->precedence;
     bool decided = tvm_value_is_number(&condition) && condition.kind != TVM_VALUE_FLOAT;

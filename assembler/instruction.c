@@ -6,6 +6,7 @@
 #include "cursor.h"
 #include "expressions.h"
 #include "head.h"
+#include "language.h"
 #include "operand.h"
 #include "report.h"
 #include "result.h"
@@ -79,11 +80,15 @@ static bool is_left_out(const tvm_asm *as, const tvm_reading *r, const tvm_opera
     return false;
 }
 
-static bool read_operands(tvm_asm *as, tvm_reading *r) {
+/* word: the first operand, which is not written here; poison: it is. */
+static bool read_operands(tvm_asm *as, tvm_reading *r, tvm_value word) {
     const char *cursor = r->info->operands;
     tvm_operand_desc desc;
     char before = 0;
     bool comma = true; /* nothing stands before the next operand but a comma or the mnemonic */
+    if (word.kind != TVM_VALUE_POISON &&
+        !(tvm_operand_next(&cursor, &desc) && tvm_asm_push_given(as, r, &desc, r->token, &word)))
+        return false;
     while (tvm_operand_next(&cursor, &desc)) {
         if (!comma) comma = tvm_asm_accept(as, ",") || tvm_words_of(before) != NULL;
         if (is_left_out(as, r, &desc, cursor)) {
@@ -105,10 +110,24 @@ static bool read_operands(tvm_asm *as, tvm_reading *r) {
     return r->nested ? tvm_asm_expect(as, ")", "after the operands") : tvm_asm_expect_end(as);
 }
 
+/* A literal with a fraction does not become an integer of a tensor unasked; f32(1.5) asks for it. */
+static bool check_fraction(tvm_asm *as, const tvm_reading *r, const tvm_deferred *scalar) {
+    tvm_dtype element = r->op == TVM_OP_ALLOC_REGISTER ? r->type.dtype : r->element;
+    const tvm_value *value = &scalar->value;
+    char shown[64];
+    if (!scalar->converted || element.kind == TVM_KIND_NONE || element.kind == TVM_KIND_FLOAT) return true;
+    if (value->kind != TVM_VALUE_FLOAT || value->type.kind != TVM_KIND_NONE || tvm_is_whole(value->as.f))
+        return true;
+    return tvm_asm_invalid(as, scalar->token, "'cast(%x, f32)' is the tensor with elements of f32",
+                           "%s is no value of %s, which the tensor has", tvm_value_text(value, shown),
+                           TVM_DTYPE_TEXT(element));
+}
+
 static bool lower_scalars(tvm_asm *as, tvm_reading *r) {
     for (uint32_t i = 0; i < r->scalar_count; i++) {
         const tvm_deferred *scalar = &r->scalars[i];
         tvm_dtype type = tvm_asm_type_of(as, &scalar->value);
+        if (!check_fraction(as, r, scalar)) return false;
         if (r->wide && scalar->value.kind == TVM_VALUE_FLOAT && scalar->value.type.kind == TVM_KIND_NONE)
             type = TVM_F64;
         if (!tvm_asm_lower(as, scalar->token, &scalar->value, type, &r->operands[scalar->at].value))
@@ -121,12 +140,16 @@ bool tvm_asm_instruction(tvm_asm *as, const tvm_token *token, unsigned op, const
                          const char *result_name, uint32_t result_length) {
     tvm_reading r = {.op = op, .info = tvm_op(op), .token = token, .tile_slot = TVM_NONE};
     r.type.kind = r.info->result;
+    r.nested = r.type.kind == TVM_SLOT_SCALAR && tvm_asm_accept(as, "(");
     bool good =
-        tvm_asm_check_warps(as, token) && read_operands(as, &r) && lower_scalars(as, &r) &&
+        tvm_asm_check_warps(as, token) && read_operands(as, &r, tvm_value_poison()) &&
+        lower_scalars(as, &r) && (!r.nested || tvm_asm_expect_end(as)) &&
         tvm_asm_finish(as, token, op, result, result_name, result_length, r.operands, r.count, &r.type);
     if (!good && result_name) tvm_asm_poison_slot(as, result_name, result_length);
     return good;
 }
+
+/* ---- as values ---- */
 
 /* What was read, to be written when it is known where the result goes. */
 static bool pending_value(tvm_asm *as, const tvm_reading *r, tvm_value *value) {
@@ -139,24 +162,107 @@ static bool pending_value(tvm_asm *as, const tvm_reading *r, tvm_value *value) {
     return true;
 }
 
-bool tvm_asm_nested_operands(tvm_asm *as, const tvm_token *token, unsigned op, tvm_value *value) {
+/* The variable that it is written to. */
+static bool written_value(tvm_asm *as, const tvm_reading *r, tvm_value *value) {
+    tvm_value pending;
+    return pending_value(as, r, &pending) && tvm_asm_settle(as, &pending) &&
+           tvm_asm_slot_value(as, r->token, pending.as.tensor.slot, "", 0, value);
+}
+
+static tvm_reading reading(unsigned op, const tvm_token *token) {
     tvm_reading r = {.op = op, .info = tvm_op(op), .token = token, .tile_slot = TVM_NONE, .nested = true};
     r.type.kind = r.info->result;
-    return tvm_asm_check_warps(as, token) && read_operands(as, &r) && lower_scalars(as, &r) &&
-           pending_value(as, &r, value);
+    return r;
+}
+
+/* ---- element-wise functions of scalars ---- */
+
+static bool is_of_scalars(const tvm_asm *as, const tvm_reading *r) {
+    for (uint32_t i = 0; i < r->count; i++)
+        if (r->operands[i].kind == TVM_OPERAND_SLOT) return false;
+    return tvm_asm_takes_scalars(as, r) && r->scalar_count;
+}
+
+/* The type that the scalars have in common. */
+static tvm_dtype common_type(const tvm_asm *as, const tvm_reading *r) {
+    tvm_value so_far = r->scalars[0].value;
+    for (uint32_t i = 1; i < r->scalar_count; i++) {
+        tvm_dtype type = tvm_asm_common(as, &so_far, &r->scalars[i].value);
+        bool literals = tvm_value_is_literal(&so_far) && tvm_value_is_literal(&r->scalars[i].value);
+        if (!literals)
+            so_far = (tvm_value){.kind = TVM_VALUE_EXPR, .type = type};
+        else if (so_far.kind != TVM_VALUE_FLOAT)
+            so_far = r->scalars[i].value;
+    }
+    return tvm_asm_type_of(as, &so_far);
+}
+
+/* A tensor of one element, which is the scalar. */
+static bool one_element(tvm_asm *as, const tvm_deferred *scalar, tvm_dtype type, tvm_operand *operand) {
+    tvm_reading r = reading(TVM_OP_ALLOC_REGISTER, scalar->token);
+    tvm_value tensor;
+    tvm_why why;
+    r.type.dtype = type;
+    r.type.has_layout = true;
+    if (tvm_layout_replicated(1, tvm_team_threads(tvm_asm_team(as)), &r.type.layout, &why) != TVM_OK)
+        return tvm_asm_invalid(as, scalar->token, NULL, "%s", why.text);
+    r.operands[0].kind = TVM_OPERAND_EXPR;
+    r.count = 1;
+    if (!tvm_asm_lower(as, scalar->token, &scalar->value, type, &r.operands[0].value) ||
+        !pending_value(as, &r, &tensor) || !tvm_asm_settle(as, &tensor))
+        return false;
+    *operand = (tvm_operand){TVM_OPERAND_SLOT, tensor.as.tensor.slot};
+    return true;
+}
+
+/* The first scalar becomes a tensor of one element, to which the others are broadcast; the result is its
+ * element. */
+static bool of_scalars(tvm_asm *as, tvm_reading *r, tvm_value *value) {
+    tvm_dtype type = common_type(as, r);
+    tvm_reading result = reading(TVM_OP_SCALAR, r->token);
+    tvm_value tensor;
+    if (!as->kernel.begun || as->kernel.is_entry)
+        return tvm_asm_error(as, r->token, NULL, "instructions stand between .kernel and .end");
+    if (!tvm_asm_check_warps(as, r->token)) return false;
+    if (!tvm_op_takes_element(r->info, type))
+        return tvm_asm_invalid(as, r->token, tvm_op_takes_element(r->info, TVM_F32) ? "write f32(...)" : NULL,
+                               "%s does not take a scalar of type %s", r->info->mnemonic,
+                               TVM_DTYPE_TEXT(type));
+    for (uint32_t i = 0; i < r->scalar_count; i++) {
+        tvm_operand *operand = &r->operands[r->scalars[i].at];
+        if (!(i == 0 ? one_element(as, &r->scalars[i], type, operand)
+                     : tvm_asm_lower(as, r->scalars[i].token, &r->scalars[i].value, type, &operand->value)))
+            return false;
+    }
+    if (!pending_value(as, r, &tensor) || !tvm_asm_settle(as, &tensor)) return false;
+    result.operands[0] = (tvm_operand){TVM_OPERAND_SLOT, tensor.as.tensor.slot};
+    result.operands[1].kind = TVM_OPERAND_NONE;
+    result.count = 2;
+    return written_value(as, &result, value);
+}
+
+/* ---- nested ---- */
+
+bool tvm_asm_nested_operands(tvm_asm *as, const tvm_token *token, unsigned op, tvm_value word,
+                             tvm_value *value) {
+    tvm_reading r = reading(op, token);
+    if (!tvm_asm_check_warps(as, token) || !read_operands(as, &r, word)) return false;
+    if (is_of_scalars(as, &r)) return of_scalars(as, &r, value);
+    return lower_scalars(as, &r) &&
+           (r.info->result == TVM_SLOT_SCALAR ? written_value : pending_value)(as, &r, value);
 }
 
 bool tvm_asm_tensor_operation(tvm_asm *as, unsigned op, const tvm_token *token, const tvm_value *operands,
                               uint32_t count, tvm_value *value) {
-    tvm_reading r = {.op = op, .info = tvm_op(op), .token = token, .tile_slot = TVM_NONE, .nested = true};
+    tvm_reading r = reading(op, token);
     const char *cursor = r.info->operands;
     tvm_operand_desc desc;
-    r.type.kind = r.info->result;
     for (uint32_t i = 0; tvm_operand_next(&cursor, &desc); i++) {
         tvm_value operand = i < count ? operands[i] : (tvm_value){0};
-        if (!(i < count ? tvm_asm_push_value(as, &r, &desc, token, &operand)
+        if (!(i < count ? tvm_asm_push_given(as, &r, &desc, token, &operand)
                         : tvm_asm_leave_out(as, &r, &desc)))
             return false;
     }
+    if (is_of_scalars(as, &r)) return of_scalars(as, &r, value);
     return lower_scalars(as, &r) && pending_value(as, &r, value);
 }

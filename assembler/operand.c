@@ -7,7 +7,9 @@
 #include "cursor.h"
 #include "expressions.h"
 #include "infer_open.h"
+#include "language.h"
 #include "names.h"
+#include "parts.h"
 #include "report.h"
 #include "result.h"
 #include "scalars.h"
@@ -21,11 +23,20 @@ static bool push(tvm_asm *as, tvm_reading *r, tvm_operand_kind kind, uint32_t va
     return true;
 }
 
-static bool push_scalar(tvm_asm *as, tvm_reading *r, const tvm_token *token, const tvm_value *value) {
+/* What makes a scalar of a tensor. */
+static const char *one_element_hint(const tvm_asm *as) {
+    return as->text.version < tvm_op(TVM_OP_SCALAR)->since ? NULL
+                                                           : "'scalar(%x)' is the one element of a tensor";
+}
+
+/* converted: to the type of the elements. */
+static bool push_scalar(tvm_asm *as, tvm_reading *r, const tvm_token *token, bool converted,
+                        const tvm_value *value) {
     if (value->kind == TVM_VALUE_POISON) return false;
     if (!tvm_value_is_scalar(value))
-        return tvm_asm_error(as, token, NULL, "expected a scalar, found %s", tvm_value_what(value));
-    r->scalars[r->scalar_count++] = (tvm_deferred){r->count, token, *value};
+        return tvm_asm_error(as, token, value->kind == TVM_VALUE_TENSOR ? one_element_hint(as) : NULL,
+                             "expected a scalar, found %s", tvm_value_what(value));
+    r->scalars[r->scalar_count++] = (tvm_deferred){r->count, converted, token, *value};
     return push(as, r, TVM_OPERAND_EXPR, 0);
 }
 
@@ -58,14 +69,28 @@ static bool read_slot(tvm_asm *as, const tvm_operand_desc *desc, const char *wha
     return true;
 }
 
+/* What an instruction of tensors is written like for a scalar. */
+static const char *scalar_hint(const tvm_asm *as, const tvm_reading *r, const tvm_slot *found,
+                               char hint[64]) {
+    if (found->kind != TVM_SLOT_SCALAR) return NULL;
+    if (r->op == TVM_OP_CAST) return "a conversion of a scalar is 'f32(x)'";
+    if (r->nested || as->text.version < TVM_LANGUAGE_OF_TENSORS || !tvm_op_is_elementwise(r->info))
+        return NULL;
+    snprintf(hint, 64, "write '%s(...)', which takes scalars", r->info->mnemonic);
+    return hint;
+}
+
 static bool push_tensor(tvm_asm *as, tvm_reading *r, const tvm_operand_desc *desc, const tvm_token *token,
                         tvm_slot_kind kind, uint32_t slot) {
     const tvm_slot *found = &tvm_asm_kernel(as)->slots[slot];
+    char hint[64];
     if (found->kind != kind)
-        return tvm_asm_invalid(as, token, NULL, "expected %s for '%.*s', found %s '%s'", tvm_slot_what(kind),
+        return tvm_asm_invalid(as, token, scalar_hint(as, r, found, hint),
+                               "expected %s for '%.*s', found %s '%s'", tvm_slot_what(kind),
                                (int)desc->name_length, desc->name, tvm_slot_what((tvm_slot_kind)found->kind),
                                tvm_string(as->program, found->name));
     if (found->dtype.kind == TVM_KIND_FLOAT && found->dtype.bits == 64) r->wide = true;
+    if (desc->kind == 'b') r->element = found->dtype;
     return push(as, r, TVM_OPERAND_SLOT, slot);
 }
 
@@ -88,15 +113,31 @@ static bool read_tensor(tvm_asm *as, tvm_reading *r, const tvm_operand_desc *des
            push_tensor(as, r, desc, token, kind, *slot);
 }
 
+bool tvm_asm_takes_scalars(const tvm_asm *as, const tvm_reading *r) {
+    return r->nested && as->text.version >= TVM_LANGUAGE_OF_TENSORS && tvm_op_is_elementwise(r->info);
+}
+
 bool tvm_asm_push_value(tvm_asm *as, tvm_reading *r, const tvm_operand_desc *desc, const tvm_token *token,
                         tvm_value *value) {
+    bool tensor = desc->kind == 'm' || (desc->kind == 'r' && !tvm_asm_takes_scalars(as, r));
     if (value->kind == TVM_VALUE_TENSOR)
         return tvm_asm_settle(as, value) &&
                push_tensor(as, r, desc, token, TVM_SLOT_REGISTER, value->as.tensor.slot);
-    if ((desc->kind != 'r' && desc->kind != 'm') || value->kind == TVM_VALUE_POISON)
-        return push_scalar(as, r, token, value);
+    if (!tensor || value->kind == TVM_VALUE_POISON)
+        return push_scalar(as, r, token, desc->kind == 'b' || desc->kind == 'r', value);
     return tvm_asm_error(as, token, NULL, "expected a register tensor for '%.*s', found %s",
                          (int)desc->name_length, desc->name, tvm_value_what(value));
+}
+
+bool tvm_asm_push_given(tvm_asm *as, tvm_reading *r, const tvm_operand_desc *desc, const tvm_token *token,
+                        tvm_value *value) {
+    if (desc->kind == 'N' || tvm_words_of(desc->kind))
+        return push(as, r, TVM_OPERAND_CONST, (uint32_t)value->as.i);
+    if (!tvm_is_list(desc->kind)) return tvm_asm_push_value(as, r, desc, token, value);
+    bool good = push(as, r, TVM_OPERAND_CONST, value->as.list.count);
+    for (uint32_t i = 0; good && i < value->as.list.count; i++)
+        good = push(as, r, TVM_OPERAND_CONST, (uint32_t)value->as.list.items[i].as.i);
+    return good;
 }
 
 /* Does the operand end behind the variable at the cursor, so that it is a tensor's name and no expression? */
@@ -117,13 +158,24 @@ static bool is_bare_variable(const tvm_asm *as) {
     return after->kind != TVM_TOKEN_SIGN || tvm_asm_is(as, after, ",") || tvm_asm_is(as, after, ")");
 }
 
+/* Does an expression begin with the name or number at the cursor: does an operator follow? */
+static bool begins_expression(const tvm_asm *as) {
+    const tvm_token *token = tvm_asm_peek(as), *after = tvm_asm_ahead(as, 1);
+    bool number = token->kind == TVM_TOKEN_INTEGER || token->kind == TVM_TOKEN_FLOAT;
+    return as->text.version >= TVM_LANGUAGE_OF_TENSORS && (number || token->kind == TVM_TOKEN_NAME) &&
+           after->kind == TVM_TOKEN_SIGN && !tvm_asm_is(as, after, ",") && !tvm_asm_is(as, after, ")") &&
+           !tvm_asm_is(as, after, "[");
+}
+
 /* `r`: a register tensor, by its name or as an expression. */
 static bool read_register(tvm_asm *as, tvm_reading *r, const tvm_operand_desc *desc) {
     const tvm_token *token = tvm_asm_peek(as);
     tvm_value value;
     uint32_t slot, tokens;
-    bool expression = !is_bare_variable(as) && (tvm_asm_at_local(as) || tvm_asm_at(as, "(") ||
-                                                tvm_asm_at(as, "-") || tvm_asm_at(as, "~"));
+    bool expression =
+        tvm_asm_at_part(as) || tvm_asm_takes_scalars(as, r) || begins_expression(as) ||
+        (!is_bare_variable(as) && (tvm_asm_at_local(as) || tvm_asm_at(as, "(") || tvm_asm_at(as, "-") ||
+                                   tvm_asm_at(as, "~") || tvm_asm_at(as, "!")));
     if (expression || tvm_asm_at_nested(as, &tokens) || tvm_asm_is(as, tvm_asm_ahead(as, 1), "("))
         return tvm_asm_expression(as, &value) && tvm_asm_push_value(as, r, desc, token, &value);
     return read_tensor(as, r, desc, TVM_SLOT_REGISTER, &slot);
@@ -466,19 +518,6 @@ static bool read_barriers(tvm_asm *as, tvm_reading *r) {
 
 /* ---- by kind ---- */
 
-bool tvm_asm_operand_named(const tvm_asm *as, const tvm_operand_desc *desc) {
-    const tvm_token *token = tvm_asm_peek(as), *after = tvm_asm_ahead(as, 1);
-    if (token->kind != TVM_TOKEN_NAME || token->pasted || token->length != desc->name_length ||
-        memcmp(tvm_token_text(as->text.source, token), desc->name, desc->name_length) != 0)
-        return false;
-    if (desc->kind == 'F') return true;
-    if (desc->kind == 'N' && !desc->optional)
-        return after->kind == TVM_TOKEN_NAME || after->kind == TVM_TOKEN_INTEGER;
-    if (strchr("ALSW", desc->kind)) return after->kind == TVM_TOKEN_NAME || tvm_asm_is(as, after, "[");
-    return desc->optional && after->kind != TVM_TOKEN_NEWLINE && after->kind != TVM_TOKEN_END &&
-           !tvm_asm_is(as, after, ",");
-}
-
 static bool read_flag(tvm_asm *as, tvm_reading *r, const tvm_operand_desc *desc) {
     const tvm_token *token = tvm_asm_peek(as);
     if (!tvm_asm_operand_named(as, desc))
@@ -569,7 +608,7 @@ static bool read_values(tvm_asm *as, tvm_reading *r) {
         if (r->operands[at].value == TVM_MAX_RANK)
             return tvm_asm_error(as, token, NULL, "%s takes at most %d values", r->info->mnemonic,
                                  TVM_MAX_RANK);
-        if (!tvm_asm_expression(as, &value) || !push_scalar(as, r, token, &value)) return false;
+        if (!tvm_asm_expression(as, &value) || !push_scalar(as, r, token, false, &value)) return false;
         r->operands[at].value++;
     } while (tvm_asm_accept(as, ","));
     return true;
@@ -581,7 +620,9 @@ bool tvm_asm_read_operand(tvm_asm *as, tvm_reading *r, const tvm_operand_desc *d
     const tvm_token *token = tvm_asm_peek(as);
     switch (desc->kind) {
     case 'x':
-        return tvm_asm_expression(as, &value) && push_scalar(as, r, token, &value);
+        return tvm_asm_expression(as, &value) &&
+               push_scalar(as, r, token, r->has_shape && desc->optional && r->op == TVM_OP_ALLOC_REGISTER,
+                           &value);
     case 'r':
     case 'b':
         return read_beside(as, r, desc);

@@ -8,7 +8,8 @@
 /* A scalar operand whose node is made once all operands are known: a literal takes part in f64 arithmetic as
  * f64. */
 typedef struct tvm_deferred {
-    uint32_t at; /* operand */
+    uint32_t at;    /* operand */
+    bool converted; /* to the elements' type */
     const tvm_token *token;
     tvm_value value;
 } tvm_deferred;
@@ -22,8 +23,9 @@ typedef struct tvm_reading {
     uint32_t count;
     tvm_deferred scalars[TVM_INSN_OPERANDS];
     uint32_t scalar_count;
-    bool wide;   /* something is f64 */
-    bool nested; /* in parentheses, as a value */
+    bool wide;         /* something is f64 */
+    bool nested;       /* in parentheses, as a value */
+    tvm_dtype element; /* of the tensors that scalars are broadcast to; kind NONE: there is none yet */
     tvm_result_type type;
     bool extents_follow; /* those of a view are left out */
     bool has_shape;      /* =t */
@@ -37,6 +39,12 @@ typedef struct tvm_reading {
 bool tvm_asm_read_operand(tvm_asm *as, tvm_reading *r, const tvm_operand_desc *desc);
 /* Adds the default of an operand that the statement leaves out. */
 bool tvm_asm_leave_out(tvm_asm *as, tvm_reading *r, const tvm_operand_desc *desc);
+/* Adds a static value: a number, a list of numbers, or the number of a word; or what tvm_asm_push_value adds.
+ */
+bool tvm_asm_push_given(tvm_asm *as, tvm_reading *r, const tvm_operand_desc *desc, const tvm_token *token,
+                        tvm_value *value);
+/* May scalars stand in place of all tensors? Then the result is a scalar. */
+bool tvm_asm_takes_scalars(const tvm_asm *as, const tvm_reading *r);
 /* Adds a value that is a register tensor, or a scalar where one may stand. */
 bool tvm_asm_push_value(tvm_asm *as, tvm_reading *r, const tvm_operand_desc *desc, const tvm_token *token,
                         tvm_value *value);

@@ -2,10 +2,12 @@
  * types made explicit. */
 #include "operators.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "instruction.h"
 #include "report.h"
+#include "result.h"
 #include "scalars.h"
 
 bool tvm_asm_convert(tvm_asm *as, const tvm_token *token, tvm_dtype type, const tvm_value *x,
@@ -24,11 +26,15 @@ bool tvm_asm_convert(tvm_asm *as, const tvm_token *token, tvm_dtype type, const 
     return true;
 }
 
+static const char condition_hint[] =
+    "a condition is one scalar: 'scalar(any(%mask, 0))' of a tensor of one dimension, or 'where' per element";
+
 bool tvm_asm_to_bool(tvm_asm *as, const tvm_token *token, const tvm_value *x, tvm_value *value) {
     *value = *x;
     if (x->kind == TVM_VALUE_POISON) return true;
     if (!tvm_value_is_scalar(x))
-        return tvm_asm_error(as, token, NULL, "expected a condition, found %s", tvm_value_what(x));
+        return tvm_asm_error(as, token, x->kind == TVM_VALUE_TENSOR ? condition_hint : NULL,
+                             "expected a condition, found %s", tvm_value_what(x));
     if (x->kind == TVM_VALUE_BOOL || (x->kind == TVM_VALUE_EXPR && x->type.kind == TVM_KIND_BOOL))
         return true;
     if (x->kind == TVM_VALUE_FLOAT || x->type.kind == TVM_KIND_FLOAT)
@@ -150,15 +156,43 @@ static bool shift_count(tvm_asm *as, const tvm_token *token, const tvm_value *co
     return tvm_asm_lower(as, token, count, type.kind == TVM_KIND_BOOL ? TVM_I(32) : type, expr);
 }
 
-/* Tensors are among the operands. */
+/* An operand of a logical operator that has tensors among its operands: of bool. */
+static bool to_truths(tvm_asm *as, tvm_expr_op op, const tvm_token *token, tvm_value *operand) {
+    if (operand->kind != TVM_VALUE_TENSOR) {
+        const tvm_value x = *operand;
+        return tvm_asm_to_bool(as, token, &x, operand);
+    }
+    if (!tvm_asm_settle(as, operand)) return false;
+    const tvm_slot *slot = &tvm_asm_kernel(as)->slots[operand->as.tensor.slot];
+    if (slot->kind != TVM_SLOT_REGISTER || slot->dtype.kind == TVM_KIND_BOOL) return true;
+    char hint[TVM_MAX_NAME + 32];
+    snprintf(hint, sizeof hint, "write the comparison, as '%%%s != 0'", tvm_string(as->program, slot->name));
+    return tvm_asm_invalid(as, token, hint, "'%s' takes tensors of bool, '%%%s' has type %s",
+                           tvm_expr_op_info(op)->text, tvm_string(as->program, slot->name),
+                           TVM_DTYPE_TEXT(slot->dtype));
+}
+
+/* The instruction that the operator means, where tensors are among the operands. */
 static bool of_tensors(tvm_asm *as, tvm_expr_op op, const tvm_token *token, const tvm_value *operands,
                        uint32_t count, tvm_value *value) {
     const tvm_expr_info *info = tvm_expr_op_info(op);
-    if (info->instruction && tvm_op(info->instruction)->since <= as->text.version)
-        return tvm_asm_tensor_operation(as, info->instruction, token, operands, count, value);
-    return tvm_asm_error(as, token, NULL, "'%s' takes %s, not %s", info->text,
-                         count > 1 ? "scalars" : "a scalar",
-                         tvm_value_what(&operands[operands->kind != TVM_VALUE_TENSOR]));
+    tvm_value given[4];
+    uint32_t words = 0;
+    char hint[32];
+    if (!info->tensors)
+        return tvm_asm_error(as, token, NULL, "'%s' takes %s, not %s", info->text,
+                             count > 1 ? "scalars" : "a scalar",
+                             tvm_value_what(&operands[operands->kind != TVM_VALUE_TENSOR]));
+    snprintf(hint, sizeof hint, "write '.vasm %u'", info->tensors);
+    if (info->tensors > as->text.version)
+        return tvm_asm_error(as, token, hint, "'%s' of tensors came with version %u of the language",
+                             info->text, info->tensors);
+    if (tvm_op_first_words(info->instruction)) given[words++] = tvm_value_integer(info->word);
+    for (uint32_t i = 0; i < count; i++) {
+        given[words + i] = operands[i];
+        if (info->takes == TVM_TAKES_BOOL && !to_truths(as, op, token, &given[words + i])) return false;
+    }
+    return tvm_asm_tensor_operation(as, info->instruction, token, given, words + count, value);
 }
 
 /* The items of one list behind those of another. */
@@ -237,6 +271,11 @@ bool tvm_asm_select(tvm_asm *as, const tvm_token *token, const tvm_value *c, con
     tvm_value condition;
     *value = tvm_value_poison();
     if (c->kind == TVM_VALUE_POISON) return true;
+    if (c->kind == TVM_VALUE_TENSOR) {
+        const tvm_value operands[3] = {*c, *x, *y};
+        if (x->kind == TVM_VALUE_POISON || y->kind == TVM_VALUE_POISON) return true;
+        return of_tensors(as, TVM_EXPR_SELECT, token, operands, 3, value);
+    }
     if (!tvm_asm_to_bool(as, token, c, &condition)) return false;
     if (tvm_value_is_static(&condition)) {
         *value = condition.as.i ? *x : *y;

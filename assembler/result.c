@@ -172,3 +172,25 @@ bool tvm_asm_settle(tvm_asm *as, tvm_value *value) {
     value->as.tensor.pending = NULL;
     return true;
 }
+
+bool tvm_asm_open_unless_follows(tvm_asm *as, tvm_value *value, unsigned rank, const uint32_t *shape) {
+    const tvm_pending *from = value->as.tensor.pending;
+    const tvm_insn insn = {.op = (uint16_t)from->op,
+                           .result = TVM_NONE,
+                           .count = from->count,
+                           .match = TVM_NONE,
+                           .file = TVM_NONE};
+    tvm_result_type type = from->type;
+    tvm_why why;
+    if (tvm_asm_has_open(as, from->operands, from->count) ||
+        tvm_infer(as->program, tvm_asm_kernel(as), tvm_asm_team(as), &insn, from->operands, &type, NULL) ==
+            TVM_OK)
+        return true;
+    tvm_pending *open = tvm_arena_alloc(&as->scratch, sizeof *open);
+    if (!open) return tvm_asm_no_memory(as);
+    *open = *from;
+    open->type.has_layout = open->type.open = true;
+    value->as.tensor.pending = open;
+    return tvm_infer_whole(rank, shape, tvm_asm_team(as), &open->type.layout, &why) ||
+           tvm_asm_invalid(as, from->token, NULL, "%s", why.text);
+}

@@ -20,6 +20,9 @@ bool tvm_asm_emit(tvm_asm *as, const tvm_token *token, unsigned op, uint32_t res
 bool tvm_asm_finish(tvm_asm *as, const tvm_token *token, unsigned op, const tvm_token *result_token,
                     const char *result_name, uint32_t result_length, const tvm_operand *operands,
                     uint32_t count, tvm_result_type *type);
+/* Where the layout of what a value waits for does not follow from its operands, it is inferred: of this
+ * shape. */
+bool tvm_asm_open_unless_follows(tvm_asm *as, tvm_value *value, unsigned rank, const uint32_t *shape);
 /* Writes the instruction that a value waits for, if it does, with a temporary variable as its result. */
 bool tvm_asm_settle(tvm_asm *as, tvm_value *value);
 

@@ -11,6 +11,7 @@
 #include "head.h"
 #include "infer_open.h"
 #include "instruction.h"
+#include "language.h"
 #include "names.h"
 #include "operators.h"
 #include "pipeline.h"
@@ -110,37 +111,94 @@ static bool copy_tensor(tvm_asm *as, const tvm_token *result, const char *name, 
     return tvm_asm_finish(as, result, TVM_OP_VIEW, result, name, length, &operand, 1, &type);
 }
 
-static bool assignment(tvm_asm *as, const tvm_token *result, const char *name, uint32_t length) {
-    const tvm_token *token = tvm_asm_peek(as);
-    tvm_value value;
-    uint32_t expr;
-    if (!tvm_asm_expression(as, &value) || !tvm_asm_expect_end(as)) return false;
-    if (value.kind == TVM_VALUE_POISON) return false;
-    if (value.kind == TVM_VALUE_TENSOR && value.as.tensor.pending) {
-        const tvm_pending *pending = value.as.tensor.pending;
+static bool assign_tensor(tvm_asm *as, const tvm_token *result, const tvm_token *token, const char *name,
+                          uint32_t length, const tvm_value *value) {
+    if (value->as.tensor.pending) {
+        const tvm_pending *pending = value->as.tensor.pending;
         tvm_result_type type = pending->type;
         return tvm_asm_finish(as, pending->token, pending->op, result, name, length, pending->operands,
                               pending->count, &type);
     }
-    if (value.kind == TVM_VALUE_TENSOR && value.as.tensor.kind == TVM_SLOT_REGISTER)
-        return copy_tensor(as, result, name, length, value.as.tensor.slot);
-    if (value.kind == TVM_VALUE_TENSOR)
-        return tvm_asm_error(as, token, NULL, "expected a scalar, found %s", tvm_value_what(&value));
-    if (!tvm_value_is_scalar(&value))
+    if (value->as.tensor.kind == TVM_SLOT_REGISTER)
+        return copy_tensor(as, result, name, length, value->as.tensor.slot);
+    return tvm_asm_error(as, token, NULL, "expected a scalar, found %s", tvm_value_what(value));
+}
+
+/* token: where the value began. */
+static bool assign_value(tvm_asm *as, const tvm_token *result, const tvm_token *token, const char *name,
+                         uint32_t length, const tvm_value *value) {
+    uint32_t expr;
+    if (value->kind == TVM_VALUE_POISON) return false;
+    if (value->kind == TVM_VALUE_TENSOR) return assign_tensor(as, result, token, name, length, value);
+    if (!tvm_value_is_scalar(value))
         return tvm_asm_error(as, token,
                              "use .const or .layout for what is known when the program is assembled",
-                             "a variable holds a scalar or a tensor, not %s", tvm_value_what(&value));
+                             "a variable holds a scalar or a tensor, not %s", tvm_value_what(value));
     const tvm_symbol *symbol = tvm_asm_find_assigned(as, name, length);
     if (symbol && symbol->slot == TVM_NONE) return false;
     const tvm_slot *slot = symbol ? &tvm_asm_kernel(as)->slots[symbol->slot] : NULL;
     bool existing = slot && slot->kind == TVM_SLOT_SCALAR;
-    bool good = existing ? assign_existing(as, token, name, length, slot, &value, &expr)
-                         : tvm_asm_lower_own(as, token, &value, &expr);
+    bool good = existing ? assign_existing(as, token, name, length, slot, value, &expr)
+                         : tvm_asm_lower_own(as, token, value, &expr);
     if (!good) return false;
     tvm_operand operand = {TVM_OPERAND_EXPR, expr};
     tvm_result_type type = {.kind = TVM_SLOT_SCALAR};
     return tvm_asm_finish(as, result, TVM_OP_LET, result, name, length, &operand, 1, &type);
 }
+
+static bool assignment(tvm_asm *as, const tvm_token *result, const char *name, uint32_t length) {
+    const tvm_token *token = tvm_asm_peek(as);
+    tvm_value value;
+    return tvm_asm_expression(as, &value) && tvm_asm_expect_end(as) &&
+           assign_value(as, result, token, name, length, &value);
+}
+
+/* ---- `%x += e` ---- */
+
+/* The operator of the sign at the cursor with `=` behind it; TVM_EXPR_COUNT: that does not stand there. */
+static unsigned update_operator(const tvm_asm *as) {
+    const tvm_token *token = tvm_asm_peek(as), *after = tvm_asm_ahead(as, 1);
+    if (token->kind != TVM_TOKEN_SIGN || !after->adjacent || !tvm_asm_is(as, after, "="))
+        return TVM_EXPR_COUNT;
+    for (unsigned op = 0; op < TVM_EXPR_COUNT; op++) {
+        const tvm_expr_info *info = tvm_expr_op_info(op);
+        bool arithmetic = info->takes == TVM_TAKES_NUMBER || info->takes == TVM_TAKES_INTEGER;
+        if (info->arity == 2 && arithmetic && !tvm_expr_is_comparison(op) &&
+            tvm_asm_is(as, token, info->text))
+            return op;
+    }
+    return TVM_EXPR_COUNT;
+}
+
+/* The variable's own value, of what the statement may assign. */
+static bool updated_value(tvm_asm *as, const tvm_token *result, const char *name, uint32_t length,
+                          tvm_value *value) {
+    const tvm_symbol *symbol = tvm_asm_find_assigned(as, name, length);
+    if (!symbol && tvm_asm_find_slot(as, name, length))
+        return tvm_asm_error(as, result, "make it a parameter of the macro, written with '%'",
+                             "'%%%.*s' is a variable of the caller, which a macro does not assign",
+                             (int)length, name);
+    return tvm_asm_slot_value(as, result, symbol ? symbol->slot : TVM_MAX_SLOTS, name, length, value);
+}
+
+static bool update(tvm_asm *as, const tvm_token *result, const char *name, uint32_t length, unsigned op) {
+    const tvm_token *token = tvm_asm_next(as);
+    tvm_value left, right, value;
+    char hint[32];
+    tvm_asm_next(as); /* the = */
+    snprintf(hint, sizeof hint, "write '.vasm %d'", TVM_LANGUAGE_OF_TENSORS);
+    if (as->text.version < TVM_LANGUAGE_OF_TENSORS)
+        return tvm_asm_error(as, token, hint, "'%s=' came with version %d of the language",
+                             tvm_expr_op_info(op)->text, TVM_LANGUAGE_OF_TENSORS);
+    if (!tvm_asm_check_warps(as, token) || !updated_value(as, result, name, length, &left)) return false;
+    if (left.kind == TVM_VALUE_TENSOR && left.as.tensor.kind == TVM_SLOT_REGISTER)
+        as->statement.beside = left.as.tensor.slot + 1;
+    return tvm_asm_expression(as, &right) && tvm_asm_expect_end(as) &&
+           tvm_asm_binary(as, (tvm_expr_op)op, token, &left, &right, &value) &&
+           assign_value(as, result, token, name, length, &value);
+}
+
+/* ---- assignments ---- */
 
 /* A misspelt mnemonic after `=` looks like an expression of unknown names. */
 static bool looks_like_mnemonic(const tvm_asm *as) {
@@ -170,16 +228,36 @@ static bool assigned_name(tvm_asm *as, const char **name, uint32_t *length) {
     return true;
 }
 
+/* Is the instruction with its operands in parentheses the whole statement, and gives it a scalar? */
+static bool is_whole_scalar(const tvm_asm *as, unsigned op, uint32_t tokens) {
+    unsigned depth = 0;
+    if (tvm_op(op)->result != TVM_SLOT_SCALAR) return false;
+    for (uint32_t i = tokens;; i++) {
+        const tvm_token *token = tvm_asm_ahead(as, i);
+        if (token->kind == TVM_TOKEN_NEWLINE || token->kind == TVM_TOKEN_END) return !depth;
+        if (!depth && i > tokens) return false;
+        if (tvm_asm_is(as, token, "(") || tvm_asm_is(as, token, "[")) depth++;
+        if (depth && (tvm_asm_is(as, token, ")") || tvm_asm_is(as, token, "]"))) depth--;
+    }
+}
+
 /* What stands behind `%name`. */
 static bool assign(tvm_asm *as, const tvm_token *result, const char *name, uint32_t length) {
     uint32_t tokens;
     as->statement.assigned = name;
     as->statement.assigned_length = length;
+    unsigned updated = update_operator(as);
+    if (updated != TVM_EXPR_COUNT) {
+        bool updates = update(as, result, name, length, updated);
+        if (!updates) tvm_asm_poison_slot(as, name, length);
+        return updates;
+    }
     bool good = tvm_asm_expect(as, "=", "after the variable");
     const tvm_token *token = tvm_asm_peek(as);
     unsigned op = good ? tvm_asm_mnemonic(as, &tokens) : TVM_OP_COUNT;
-    if (op != TVM_OP_COUNT && (is_call(as, tokens) || tvm_asm_is(as, tvm_asm_ahead(as, tokens), ".")))
-        op = TVM_OP_COUNT; /* an expression: role.index */
+    bool expression = op != TVM_OP_COUNT && ((is_call(as, tokens) && !is_whole_scalar(as, op, tokens)) ||
+                                             tvm_asm_is(as, tvm_asm_ahead(as, tokens), "."));
+    if (expression) op = TVM_OP_COUNT; /* role.index, too */
     if (good && op == TVM_OP_COUNT) {
         good = looks_like_mnemonic(as)
                    ? unknown_statement(as)
@@ -199,7 +277,11 @@ static bool element(tvm_asm *as, const tvm_token *result, const char *name, uint
     const tvm_token *token = tvm_asm_next(as);
     tvm_value indices, first;
     uint32_t from = as->text.at;
-    if (!tvm_asm_expression(as, &first)) return false;
+    bool part = tvm_asm_at(as, ":");
+    if (!part && !tvm_asm_expression(as, &first)) return false;
+    if (part || tvm_asm_at(as, ":"))
+        return tvm_asm_error(as, token, "'insert(%x, %tile, [0, 0])' is %x with a tile replaced",
+                             "a part of a tensor is not assigned");
     if (!tvm_asm_accept(as, "to")) {
         as->text.at = from;
         return tvm_asm_list(as, "]", &indices) && tvm_asm_element_name(as, token, &indices, &name, &length) &&
@@ -258,9 +340,14 @@ static bool condition(tvm_asm *as, const tvm_token *token, unsigned op) {
     tvm_value value, truth;
     tvm_operand operand = {TVM_OPERAND_EXPR, 0};
     tvm_result_type type = {.kind = TVM_SLOT_NONE};
+    uint32_t insns = tvm_asm_kernel(as)->insn_count;
     if (!tvm_asm_expression(as, &value) || !tvm_asm_to_bool(as, at, &value, &truth) ||
         !tvm_asm_expect_end(as))
         return false;
+    if (op == TVM_OP_WHILE && tvm_asm_kernel(as)->insn_count > insns)
+        return tvm_asm_error(
+            as, at, "assign a variable before the loop, and anew at the end of its body",
+            "the condition of 'while' is computed in each iteration, an instruction in it once");
     return tvm_asm_lower(as, at, &truth, TVM_BOOL, &operand.value) &&
            tvm_asm_finish(as, token, op, NULL, NULL, 0, &operand, 1, &type);
 }

@@ -1,6 +1,7 @@
 #include "value.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -84,6 +85,10 @@ tvm_value tvm_value_copy(tvm_arena *arena, const tvm_value *value) {
 bool tvm_value_is_literal(const tvm_value *value) {
     return (value->kind == TVM_VALUE_INTEGER || value->kind == TVM_VALUE_FLOAT) &&
            value->type.kind == TVM_KIND_NONE;
+}
+
+bool tvm_is_whole(double value) {
+    return isfinite(value) && value == trunc(value);
 }
 
 tvm_scalar tvm_value_scalar(const tvm_value *value) {

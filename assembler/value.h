@@ -116,6 +116,8 @@ bool tvm_value_is_static(const tvm_value *value); /* anything but a run-time sca
 
 /* A static integer or float that adapts to its surroundings. */
 bool tvm_value_is_literal(const tvm_value *value);
+/* Is the float a whole number? No infinity and no NaN is. */
+bool tvm_is_whole(double value);
 /* A number as a scalar, and back. */
 tvm_scalar tvm_value_scalar(const tvm_value *value);
 tvm_value tvm_value_of_scalar(tvm_dtype type, tvm_scalar scalar);

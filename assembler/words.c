@@ -54,7 +54,7 @@ static void give_types(const visitor *v) {
 
 /* May the operand stand behind its name? (tvm_asm_operand_named) */
 static bool is_named(const tvm_op_info *info, const tvm_operand_desc *desc) {
-    return desc->optional || strchr("NALSW", desc->kind) || info->traits & TVM_TRAIT_SYNTAX;
+    return desc->optional || strchr("NADLSW", desc->kind) || info->traits & TVM_TRAIT_SYNTAX;
 }
 
 static void give_operand(const visitor *v, const tvm_op_info *info, const tvm_operand_desc *desc) {

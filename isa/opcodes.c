@@ -63,8 +63,8 @@ enum {
 };
 _Static_assert((int)ROWS == (int)TVM_OP_COUNT, "opcodes.def gives its numbers without gaps");
 
-#define TVM_EXPR(number, id, text, since, arity, precedence, takes, instruction)                             \
-    [number] = {text, since, arity, precedence, TVM_TAKES_##takes, instruction},
+#define TVM_EXPR(number, id, text, since, arity, precedence, takes, tensors, instruction, word)              \
+    [number] = {text, since, arity, precedence, TVM_TAKES_##takes, tensors, instruction, word},
 static const tvm_expr_info expr_ops[TVM_EXPR_COUNT] = {
 #include "expr.def"
 };
@@ -115,6 +115,25 @@ const tvm_operand_words *tvm_words_of(char kind) {
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (words[i].kind == kind) return &words[i];
     return NULL;
+}
+
+const tvm_operand_words *tvm_op_first_words(unsigned op) {
+    tvm_operand_desc desc;
+    const char *cursor = is_row(op) ? ops[op].operands : "";
+    return tvm_operand_next(&cursor, &desc) ? tvm_words_of(desc.kind) : NULL;
+}
+
+/* The trait of a row that takes elements of the type; 0: none does. */
+static unsigned element_trait(tvm_dtype type) {
+    if (type.kind == TVM_KIND_BOOL) return TVM_TRAIT_BOOL;
+    if (!tvm_dtype_is_arithmetic(type)) return 0;
+    if (type.kind == TVM_KIND_INT) return TVM_TRAIT_SIGNED;
+    if (type.kind == TVM_KIND_UINT) return TVM_TRAIT_UNSIGNED;
+    return type.bits == 64 ? TVM_TRAIT_DOUBLE : TVM_TRAIT_FLOAT;
+}
+
+bool tvm_op_takes_element(const tvm_op_info *info, tvm_dtype type) {
+    return info->traits & element_trait(type);
 }
 
 const tvm_op_info *tvm_op(unsigned op) {

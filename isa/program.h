@@ -142,6 +142,13 @@ typedef struct tvm_op_info {
 
 /* The row of an opcode; NULL when there is none: op >= TVM_OP_COUNT. */
 const tvm_op_info *tvm_op(unsigned op);
+/* Does the row compute on elements one by one? */
+static inline bool tvm_op_is_elementwise(const tvm_op_info *info) {
+    return info->traits &
+           (TVM_TRAIT_SIGNED | TVM_TRAIT_UNSIGNED | TVM_TRAIT_FLOAT | TVM_TRAIT_DOUBLE | TVM_TRAIT_BOOL);
+}
+/* Does such a row take elements of the type? */
+bool tvm_op_takes_element(const tvm_op_info *info, tvm_dtype type);
 /* TVM_OP_COUNT when no instruction is so named. */
 tvm_opcode tvm_op_by_name(const char *mnemonic, size_t length);
 
@@ -252,6 +259,8 @@ typedef struct tvm_operand_words {
 } tvm_operand_words;
 /* NULL for other kinds. */
 const tvm_operand_words *tvm_words_of(char kind);
+/* Those of the first operand of an instruction; NULL: that is no word. */
+const tvm_operand_words *tvm_op_first_words(unsigned op);
 
 typedef struct tvm_operand {
     uint32_t kind; /* tvm_operand_kind */
@@ -338,7 +347,9 @@ typedef struct tvm_expr_info {
     unsigned arity;
     unsigned precedence;
     tvm_expr_takes takes;
-    uint16_t instruction;
+    unsigned tensors;     /* version from which on operands may be register tensors; 0: they may not */
+    uint16_t instruction; /* that it means there */
+    uint8_t word;         /* its first operand, where that is a word */
 } tvm_expr_info;
 const tvm_expr_info *tvm_expr_op_info(unsigned op);
 static inline unsigned tvm_expr_arity(const tvm_expr *node) {

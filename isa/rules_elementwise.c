@@ -126,18 +126,10 @@ static const char *elements_text(unsigned traits, char text[96]) {
     return text;
 }
 
-static unsigned element_trait(tvm_dtype dtype) {
-    if (dtype.kind == TVM_KIND_BOOL) return TVM_TRAIT_BOOL;
-    if (!tvm_dtype_is_arithmetic(dtype)) return 0;
-    if (dtype.kind == TVM_KIND_INT) return TVM_TRAIT_SIGNED;
-    if (dtype.kind == TVM_KIND_UINT) return TVM_TRAIT_UNSIGNED;
-    return dtype.bits == 64 ? TVM_TRAIT_DOUBLE : TVM_TRAIT_FLOAT;
-}
-
 /* Does the row take elements of the type, which is that of its first tensor at or after entry `first`? */
 static tvm_status check_element(const tvm_rule *rule, unsigned first, tvm_dtype dtype) {
     char expected[96];
-    if (rule->info->traits & element_trait(dtype)) return TVM_OK;
+    if (tvm_op_takes_element(rule->info, dtype)) return TVM_OK;
     while (!tvm_rule_is_tensor(rule, first)) first++;
     return tvm_refuse(rule->why, "%s has type %s, expected %s", TVM_RULE_NAME(rule, first),
                       TVM_DTYPE_TEXT(dtype), elements_text(rule->info->traits, expected));

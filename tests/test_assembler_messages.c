@@ -142,8 +142,8 @@ static const struct {
     {HEAD "if m\nelse\nelse\nend\n" TAIL, 6, 1, "'else' after 'else'", NULL},
     {HEAD "break\n" TAIL, 4, 1, "'break' outside of a loop", NULL},
     {HEAD "if x\nend\n" TAIL, 4, 4, "a float is not a condition", "x != 0.0"},
-    {HEAD "%r = alloc-register f16[32]\n%i = %r % 2\n" TAIL, 5, 9, "'%' takes scalars, not a register tensor",
-     NULL},
+    {HEAD "%r = alloc-register f16[32]\n%i = %r % 2\n" TAIL, 5, 9,
+     "'%' of tensors came with version 7 of the language", "write '.vasm 7'"},
 };
 
 START_TEST(test_mistakes) {
