@@ -42,6 +42,15 @@ static bool is_hyphenated_at(const tvm_asm *as, uint32_t distance) {
            tvm_asm_is(as, tvm_asm_ahead(as, distance + 3), "(");
 }
 
+/* The first operand's name stands before it, so far behind the cursor. */
+static bool is_named_at(const tvm_asm *as, uint32_t distance, const tvm_operand_desc *desc) {
+    const tvm_token *token = tvm_asm_ahead(as, distance), *after = tvm_asm_ahead(as, distance + 1);
+    return as->text.version >= TVM_LANGUAGE_OF_TENSORS && token->kind == TVM_TOKEN_NAME &&
+           token->length == desc->name_length &&
+           memcmp(tvm_token_text(as->text.source, token), desc->name, desc->name_length) == 0 &&
+           (after->kind == TVM_TOKEN_NAME || tvm_asm_is(as, after, "%"));
+}
+
 /* A function's name calls the instruction only with a first operand that no argument of the function can be:
  * a word, as in reduce(sum, ...), or what a tensor stands in, as squeeze(%x, 0) and squeeze(load-global(...),
  * 0). */
@@ -50,7 +59,9 @@ static bool begins_with_operand(const tvm_asm *as, unsigned op, uint32_t tokens)
     tvm_operand_desc desc;
     unsigned depth = 0;
     if (is_first_word(as, op, tvm_asm_ahead(as, tokens + 1))) return true;
-    if (!tvm_operand_next(&cursor, &desc) || desc.kind != 'r') return false;
+    if (!tvm_operand_next(&cursor, &desc)) return false;
+    if (is_named_at(as, tokens + 1, &desc)) return true;
+    if (desc.kind != 'r') return false;
     for (uint32_t i = tokens + 1;; i++) {
         const tvm_token *token = tvm_asm_ahead(as, i);
         bool closes = tvm_asm_is(as, token, ")") || tvm_asm_is(as, token, "]");

@@ -13,8 +13,9 @@ static bool is_keyword(const tvm_asm *as, const tvm_operand_desc *desc) {
                  after->kind == TVM_TOKEN_FLOAT || after->kind == TVM_TOKEN_STRING;
     if (desc->kind == 'D') value = tvm_asm_is(as, after, "[");
     if (strchr("rbsgavm", desc->kind)) value = value || tvm_asm_is(as, after, "%");
-    return value && !tvm_symbols_find(&as->statics.names, desc->name, (uint32_t)desc->name_length) &&
-           !tvm_asm_find_parameter(as, desc->name, (uint32_t)desc->name_length);
+    const tvm_symbol *symbol = tvm_symbols_find(&as->statics.names, desc->name, (uint32_t)desc->name_length);
+    if (desc->kind == 'D') return value && !(symbol && symbol->value.kind == TVM_VALUE_LIST);
+    return value && !symbol && !tvm_asm_find_parameter(as, desc->name, (uint32_t)desc->name_length);
 }
 
 bool tvm_asm_operand_named(const tvm_asm *as, const tvm_operand_desc *desc) {
