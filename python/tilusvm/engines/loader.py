@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from .layers import LinearParts
 
-__all__ = ["PartsParameter", "fused_sizes", "loader_of", "whole_loader"]
+__all__ = ["PartsParameter", "fused_sizes", "head_loader", "loader_of", "whole_loader"]
 
 _SHARDS = {"q": 0, "k": 1, "v": 2}
 
@@ -92,3 +92,14 @@ def whole_loader(param, loaded_weight, loaded_shard_id=None):
     for part in range(len(sizes)) if loaded_shard_id is None else [loaded_shard_id]:
         param.load_whole(loaded_weight, part, begin)
         begin += sizes[part]
+
+
+def head_loader(layer):
+    """The weight loader of a head, of whose vocabulary a rank has a part, of the rows that the model has."""
+
+    def load(param, loaded_weight, loaded_shard_id=None):
+        at = layer.shard_indices
+        param.parts.sizes[0] = at.org_vocab_end_index - at.org_vocab_start_index
+        param.load_whole(loaded_weight, 0, at.org_vocab_start_index)
+
+    return load

@@ -1,14 +1,17 @@
-"""The methods of an engine's layers, but for what engines have of their own: base classes, parameters, loaders."""
+"""The configuration and the methods of an engine's layers, but for what engines have of their own: base classes and
+parameters."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from .._torch import torch
 from .layers import ACTIVATIONS, PARAMETERS, ExpertParts, LinearParts, mixture, product, set_bias
+from .loader import head_loader, loader_of, whole_loader
 from .scheme import Scheme
 
-__all__ = ["ExpertsMethod", "LinearMethod", "expert_names"]
+__all__ = ["Config", "ExpertsMethod", "LayerKinds", "LinearMethod", "expert_names"]
 
 
 def _drop(layer, names):
@@ -17,17 +20,82 @@ def _drop(layer, names):
             delattr(layer, name)
 
 
+class LayerKinds(NamedTuple):
+    """The classes of an engine's layers."""
+
+    linear: type
+    replicated: type  #: a linear layer that every rank has as a whole
+    head: type
+    plain: type  #: the method of a linear layer that stays as it is
+
+
+class Config:
+    """What the configurations of vLLM and SGLang share, whose classes are mixed with it."""
+
+    scheme: Scheme
+    packed_modules_mapping: dict[str, list[str]]
+    kinds: LayerKinds
+    linear_method: type[LinearMethod]
+
+    @classmethod
+    def get_name(cls) -> str:
+        return "tilusvm"
+
+    @classmethod
+    def get_supported_act_dtypes(cls) -> list[torch.dtype]:
+        return [torch.float16, torch.bfloat16]
+
+    @classmethod
+    def get_min_capability(cls) -> int:
+        return 80
+
+    @staticmethod
+    def get_config_filenames() -> list[str]:
+        return []
+
+    @classmethod
+    def override_quantization_method(cls, hf_quant_cfg, user_quant, hf_config=None) -> str | None:
+        """With `--quantization tilusvm` a checkpoint of another method is this one's, which says what to do with it."""
+        return "tilusvm" if user_quant == "tilusvm" else None
+
+    def names_of(self, prefix: str) -> list[str]:
+        """The layers of the model that the engine's layer has as its parts."""
+        parent, _, last = prefix.rpartition(".")
+        names = self.packed_modules_mapping.get(last)
+        if names is None or prefix in self.scheme.layers:
+            return [prefix]
+        return [f"{parent}.{name}" if parent else name for name in names]
+
+    def experts_method(self, layer: torch.nn.Module, prefix: str) -> tuple[bool, object]:
+        """Is the layer a mixture of experts, and its method; None where it stays as it is."""
+        raise NotImplementedError
+
+    def get_quant_method(self, layer: torch.nn.Module, prefix: str):
+        is_mixture, method = self.experts_method(layer, prefix)
+        if is_mixture:
+            return method
+        if not isinstance(layer, (self.kinds.linear, self.kinds.head)):
+            return None
+        names = self.names_of(prefix)
+        if self.scheme.quantizes(names):
+            return self.linear_method(self.scheme, names)
+        return self.kinds.plain() if isinstance(layer, self.kinds.linear) else None
+
+
 class LinearMethod:
     """names: of the layers of the model that the engine's layer has as its parts."""
 
     parameter: type  #: PartsParameter and the engine's own
+    kinds: LayerKinds
 
     def __init__(self, scheme: Scheme, names: list[str]) -> None:
         self.scheme, self.names = scheme, names
 
     def loader(self, layer: torch.nn.Module, own: Callable) -> Callable:
         """The weight loader of the layer's parameters; own: the one that the engine gives."""
-        raise NotImplementedError
+        if isinstance(layer, self.kinds.head):
+            return head_loader(layer)
+        return whole_loader if isinstance(layer, self.kinds.replicated) else loader_of(layer, own)
 
     def is_dummy(self) -> bool:
         """Is the model to have random weights?"""

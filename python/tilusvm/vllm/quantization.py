@@ -20,46 +20,47 @@ from vllm.model_executor.layers.quantization.base_config import QuantizationConf
 from vllm.model_executor.layers.vocab_parallel_embedding import ParallelLMHead
 from vllm.model_executor.parameter import BasevLLMParameter
 
-from ..engines.loader import PartsParameter, loader_of, whole_loader
-from ..engines.methods import ExpertsMethod, LinearMethod, expert_names
+from ..engines.loader import PartsParameter
+from ..engines.methods import Config, ExpertsMethod, LayerKinds, LinearMethod, expert_names
 from ..engines.scheme import Scheme, described
 
 __all__ = ["TilusConfig", "TilusLinearMethod", "TilusMoEMethod"]
 
 
+KINDS = LayerKinds(LinearBase, ReplicatedLinear, ParallelLMHead, UnquantizedLinearMethod)
+
+
+def _is_dummy() -> bool:
+    config = get_current_vllm_config_or_none()
+    return config is not None and config.load_config.load_format == "dummy"
+
+
+class TilusParameter(PartsParameter, BasevLLMParameter):
+    """An empty parameter, whose loading fills the layer's LinearParts."""
+
+
+@register_weight_loader_v2_supported_method
+class TilusLinearMethod(LinearMethod, LinearMethodBase):
+    parameter, kinds = TilusParameter, KINDS
+
+    def is_dummy(self) -> bool:
+        return _is_dummy()
+
+
 @register_quantization_config("tilusvm")
-class TilusConfig(QuantizationConfig):
+class TilusConfig(Config, QuantizationConfig):
     """Of a model's quantization_config, or of one by `--hf-overrides '{"quantization_config": {...}}'`; Scheme has the
     words. Without one, `--quantization tilusvm` quantizes a plain checkpoint to u4 as it is loaded."""
+
+    kinds, linear_method = KINDS, TilusLinearMethod
 
     def __init__(self, scheme: Scheme | None = None) -> None:
         super().__init__()
         self.scheme = scheme or Scheme()
 
     @classmethod
-    def get_name(cls) -> str:
-        return "tilusvm"
-
-    @classmethod
-    def get_supported_act_dtypes(cls) -> list[torch.dtype]:
-        return [torch.float16, torch.bfloat16]
-
-    @classmethod
-    def get_min_capability(cls) -> int:
-        return 80
-
-    @staticmethod
-    def get_config_filenames() -> list[str]:
-        return []
-
-    @classmethod
     def from_config(cls, config: dict[str, Any]) -> TilusConfig:
         return cls(Scheme.from_config(config))
-
-    @classmethod
-    def override_quantization_method(cls, hf_quant_cfg, user_quant, hf_config=None) -> str | None:
-        """With `--quantization tilusvm` a checkpoint of another method is this one's, which says what to do with it."""
-        return "tilusvm" if user_quant == "tilusvm" else None
 
     def maybe_update_config(self, model_name, hf_config=None, revision=None) -> None:
         """What the headers of the model's files say of its layers."""
@@ -76,61 +77,17 @@ class TilusConfig(QuantizationConfig):
 
         self.scheme = self.scheme.renamed(rename)
 
-    def names_of(self, prefix: str) -> list[str]:
-        """The layers of the model that the engine's layer has as its parts."""
-        parent, _, last = prefix.rpartition(".")
-        names = self.packed_modules_mapping.get(last)
-        if names is None or prefix in self.scheme.layers:
-            return [prefix]
-        return [f"{parent}.{name}" if parent else name for name in names]
-
-    def get_quant_method(self, layer: torch.nn.Module, prefix: str):
-        if isinstance(layer, RoutedExperts):
-            names = _names_of_experts(layer, prefix)
-            quantized = self.scheme.quantizes([name.format(0) for name in names.values()])
-            return TilusMoEMethod(self.scheme, layer.moe_config) if quantized else None
-        if not isinstance(layer, (LinearBase, ParallelLMHead)):
-            return None
-        names = self.names_of(prefix)
-        if self.scheme.quantizes(names):
-            return TilusLinearMethod(self.scheme, names)
-        return UnquantizedLinearMethod() if isinstance(layer, LinearBase) else None
+    def experts_method(self, layer, prefix):
+        if not isinstance(layer, RoutedExperts):
+            return False, None
+        names = _names_of_experts(layer, prefix)
+        quantized = self.scheme.quantizes([name.format(0) for name in names.values()])
+        return True, TilusMoEMethod(self.scheme, layer.moe_config) if quantized else None
 
 
 def _names_of_experts(layer, prefix):
     before, _, _ = prefix.partition(".routed_experts")
     return expert_names(before, layer.ckpt_gate_proj_name, layer.ckpt_up_proj_name, layer.ckpt_down_proj_name)
-
-
-def _is_dummy() -> bool:
-    config = get_current_vllm_config_or_none()
-    return config is not None and config.load_config.load_format == "dummy"
-
-
-class TilusParameter(PartsParameter, BasevLLMParameter):
-    """An empty parameter, whose loading fills the layer's LinearParts."""
-
-
-@register_weight_loader_v2_supported_method
-class TilusLinearMethod(LinearMethod, LinearMethodBase):
-    parameter = TilusParameter
-
-    def loader(self, layer, own):
-        if isinstance(layer, ParallelLMHead):
-            return _head_loader(layer)
-        return whole_loader if isinstance(layer, ReplicatedLinear) else loader_of(layer, own)
-
-    def is_dummy(self) -> bool:
-        return _is_dummy()
-
-
-def _head_loader(layer):
-    def load(param, loaded_weight, loaded_shard_id=None):
-        at = layer.shard_indices
-        param.parts.sizes[0] = at.org_vocab_end_index - at.org_vocab_start_index
-        param.load_whole(loaded_weight, 0, at.org_vocab_start_index)
-
-    return load
 
 
 class TilusMoEMethod(ExpertsMethod, FusedMoEMethodBase):
