@@ -20,7 +20,7 @@ def tiny_model(family="llama", device="cpu", dtype=torch.float16, seed=0, **word
                 head_dim=64, vocab_size=VOCABULARY, max_position_embeddings=128, pad_token_id=0, bos_token_id=1,
                 eos_token_id=None, tie_word_embeddings=False,
             ),
-            **FAMILIES[family],
+            **FAMILIES.get(family, {}),
             **words,
         },
     )  # fmt: skip

@@ -28,6 +28,13 @@ def test_two_processes(tmp_path):
     assert "parallel: all is right" in torchrun(WORKER, tmp_path)
 
 
+@pytest.mark.transformers
+def test_plans_of_transformers(tmp_path):
+    """tp_plan="auto" of from_pretrained, of plain and of quantized folders."""
+    pytest.importorskip("transformers", reason="transformers cannot be imported")
+    assert "tp_plan: all is right" in torchrun(WORKER.with_name("tp_worker.py"), tmp_path)
+
+
 def test_the_example(tmp_path):
     text = (WORKER.parent.parent / "TORCH.md").read_text()
     begin = text.index("# split.py")

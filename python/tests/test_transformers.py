@@ -172,15 +172,12 @@ def test_what_is_refused():
     mask[0, 0] = 0
     with pytest.raises(ValueError, match="padding"):
         model(ids, attention_mask=mask, past_key_values=cache)
-    model(ids, past_key_values=cache)
-    with pytest.raises(ValueError, match="at most 8 tokens"):
-        model(ids[:, :9], past_key_values=cache)
     with pytest.raises(ValueError, match="holds 32 tokens"):
         PagedCache(model.config, 2, 32, page=16, device="cpu").advance(33)
     other = transformers.AutoModelForCausalLM.from_config(
         transformers.GPT2Config(n_embd=64, n_layer=1, n_head=2, vocab_size=96)
     )
-    with pytest.raises(ValueError, match="family gpt2"):
+    with pytest.raises(ValueError, match="has no model.layers"):
         accelerate_(other)
     for call, message in [
         (lambda: Decoder(model_of("llama").float(), 1, 64), "model must be of torch.float16"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from sglang.srt.distributed.utils import get_group_rank_size
 from sglang.srt.layers.linear import LinearBase, ReplicatedLinear
 from sglang.srt.layers.moe.fused_moe_triton import FusedMoE

@@ -4,8 +4,8 @@
     accelerate_(model)                                          # norms, rotary embedding, attention, ... in place
     tokens = Decoder(model, batch=1, max_tokens=4096).generate(prompt, 128)             # steps from a CUDA graph
 
-Of the Llama, Qwen 2 and 3, Gemma 2 and 3 and Mistral families, and Mixtral and Qwen 2 and 3 MoE, with linear layers of
-torch, tilusvm.nn, or tilusvm.parallel.
+Of models whose layers are made of known parts (accelerate_ says which), with linear layers of torch, tilusvm.nn, or
+tilusvm.parallel. attn_implementation="tilusvm" is the attention alone, of any model.
 """
 
 from .. import _torch as _torch
@@ -23,10 +23,15 @@ except ModuleNotFoundError as _error:
     ) from None
 _check(_version)
 
+from . import _attention, _cache as _caches  # noqa: E402
 from ._block import Options  # noqa: E402
 from ._cache import PagedCache  # noqa: E402
 from ._decoder import Decoder  # noqa: E402
 from ._layers import accelerate_  # noqa: E402
+from ._parts import Report  # noqa: E402
 from ._quantizer import TilusConfig, TilusQuantizer  # noqa: E402
 
-__all__ = ["Decoder", "Options", "PagedCache", "TilusConfig", "TilusQuantizer", "accelerate_"]
+_attention.register()
+_caches.register()
+
+__all__ = ["Decoder", "Options", "PagedCache", "Report", "TilusConfig", "TilusQuantizer", "accelerate_"]

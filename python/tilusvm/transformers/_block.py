@@ -1,6 +1,5 @@
-"""A decoder layer of this package's kernels, in the place of one of the Llama, Qwen 2 and 3, Gemma 2 and 3 and Mistral
-families of transformers, or of the mixtures Mixtral and Qwen 2 and 3 MoE, whose routers and experts stay modules of the
-model.
+"""A decoder layer of this package's kernels, in the place of one of transformers that is made of the parts of _parts;
+routers and experts of mixtures stay modules of the model.
 
     x, residual -> norm(residual += [norm](x)) -> q, k, v -> norms of heads -> rotary embedding -> cache, attention
                 -> projection -> norm(residual += [norm](x)) -> gate, up -> activation -> down -> x, residual
@@ -18,26 +17,27 @@ import torch
 from .. import nn, parallel
 from .._attention import check_heads
 from ..ops import INNER_COLUMNS, add_rms_norm, attention, attention_decode, rms_norm, rope, swiglu
+from ._attention import with_sinks
 from ._cache import PagedCache
+from ._parts import ACTIVATIONS, activation_of, eps_of, norm_kind, parts_of
 
-__all__ = ["Block", "Options"]
-
-FAMILIES = ("llama", "qwen2", "qwen3", "gemma2", "gemma3_text", "mistral", "mixtral", "qwen2_moe", "qwen3_moe")
-#: Of these all layers have the window of the configuration.
-_ONE_WINDOW = ("mistral", "mixtral", "qwen3_moe")
-
-_ACTIVATIONS = {"silu": "silu", "gelu_pytorch_tanh": "gelu_tanh", "gelu": "gelu"}
+__all__ = ["Block", "GatedUnit", "Norm", "Options"]
 
 
 def text_config(model):
-    """The configuration of a causal language model of these families; TypeError or ValueError for others."""
+    """The configuration of a causal language model whose layers lie where Llama's do; TypeError or ValueError for
+    others."""
     config = getattr(model, "config", None)
     if not hasattr(config, "get_text_config"):
         raise TypeError(f"model must be a model of transformers, not {type(model).__name__}")
-    config = config.get_text_config()
-    if config.model_type not in FAMILIES:
-        raise ValueError(f"the model is of the family {config.model_type}, not one of {', '.join(FAMILIES)}")
-    return config
+    body = getattr(model, "model", None)
+    for name in ("layers", "embed_tokens", "norm", "rotary_emb"):
+        if not hasattr(body, name):
+            raise ValueError(
+                f"the model is of the family {config.get_text_config().model_type}, which has no model.{name}, where "
+                f"Llama and its like have it"
+            )
+    return config.get_text_config()
 
 
 def check_layers(layers, config, *, mlp, attention=True, hint=""):
@@ -56,13 +56,9 @@ def check_layers(layers, config, *, mlp, attention=True, hint=""):
             except ValueError as error:
                 raise ValueError(f"{error}{hint}") from None
     name = activation_of(config)
-    if mlp and name not in _ACTIVATIONS:
-        known = ", ".join(_ACTIVATIONS)
+    if mlp and name not in ACTIVATIONS:
+        known = ", ".join(ACTIVATIONS)
         raise ValueError(f"the model's activation is {name}, not one of {known}: mlp=False leaves it to torch")
-
-
-def activation_of(config):
-    return getattr(config, "hidden_activation", None) or config.hidden_act
 
 
 class Options:
@@ -74,15 +70,17 @@ class Options:
 
 
 class Norm(torch.nn.Module):
-    """RMSNorm by rms_norm and add_rms_norm; of Gemma the factor is one more than the weight."""
+    """RMSNorm by rms_norm and add_rms_norm; of Gemma the factor is one more than the weight. Another norm stays what it
+    is."""
 
     def __init__(self, norm, fused=True):
         super().__init__()
-        plus_one = type(norm).__name__.startswith("Gemma")
-        self.eps = getattr(norm, "eps", None) or norm.variance_epsilon
+        kind = norm_kind(norm)
+        self.eps = eps_of(norm)
         weight = norm.weight.detach()
+        plus_one = kind == "weight + 1"
         self.weight = torch.nn.Parameter((1.0 + weight.float()).to(weight.dtype) if plus_one else weight, False)
-        self.reference = None if fused else norm
+        self.reference = None if fused and kind is not None else norm
 
     def forward(self, x, residual=None, inner=None):
         """norm(x), or norm(residual += x), or norm(residual += inner(x)) for another Norm."""
@@ -95,7 +93,7 @@ class Norm(torch.nn.Module):
         return add_rms_norm(x, residual, self.weight, self.eps, None if inner is None else inner.weight)
 
     def _takes(self, inner, x):
-        return inner.eps == self.eps and x.shape[-1] <= INNER_COLUMNS
+        return inner.reference is None and inner.eps == self.eps and x.shape[-1] <= INNER_COLUMNS
 
 
 def early(layer):
@@ -134,11 +132,12 @@ def _merged(parts):
 
 
 class _Side(torch.nn.Module):
-    """Linear layers of one input: one product where they can be merged. Gives the whole, [tokens, sum of outputs]."""
+    """Linear layers of one input: one product where they can be merged. Gives the whole, [tokens, sum of outputs].
+    sizes: of what it gives, where a layer has several in one."""
 
-    def __init__(self, parts, merge):
+    def __init__(self, parts, merge, sizes=None):
         super().__init__()
-        self.sizes = [part.out_features for part in parts]
+        self.sizes = [part.out_features for part in parts] if sizes is None else sizes
         whole = _merged(parts) if merge else None
         self.parts = torch.nn.ModuleList(map(early, parts if whole is None else [whole]))
 
@@ -159,49 +158,56 @@ class _Side(torch.nn.Module):
         return out
 
 
-def _turned(x, positions, table):
+def _turned(x, positions, table, style):
     """What rope does, by torch."""
     cos, sin = (part[:, None] for part in table[positions.long()].chunk(2, -1))
-    a, b = x.float().chunk(2, -1)
-    return torch.cat([a * cos - b * sin, b * cos + a * sin], -1).to(x.dtype)
+    a, b = x.float().chunk(2, -1) if style == "half" else (x[..., ::2].float(), x[..., 1::2].float())
+    parts = [a * cos - b * sin, b * cos + a * sin]
+    out = torch.cat(parts, -1) if style == "half" else torch.stack(parts, -1).flatten(-2)
+    return out.to(x.dtype)
+
+
+class GatedUnit(torch.nn.Module):
+    """A gated unit of transformers by swiglu, of its parts; merge: gate and up as one product."""
+
+    def __init__(self, unit, merge, fused=True):
+        super().__init__()
+        parts = [_own(part) for part in unit.first]
+        half = sum(part.out_features for part in parts) // 2
+        self.gate_up, self.down = _Side(parts, merge, [half, half]), early(unit.down)
+        self.act, self.activation = unit.function, unit.activation if fused else None
+
+    def forward(self, x):
+        both = self.gate_up(x)
+        if self.activation is not None:
+            return self.down(swiglu(both.contiguous(), self.activation))
+        gate, up = both.chunk(2, -1)
+        return self.down(self.act(gate) * up)
 
 
 class Block(torch.nn.Module):
-    """Of a decoder layer, whose weights it takes."""
+    """Of a decoder layer, whose weights it takes; rotary: the model's. Unknown where its parts are."""
 
     #: So many new tokens of a sequence at most go through attention_decode, which reads the cache; more, attention.
     few_queries = 8
 
-    def __init__(self, layer, index, config, options):
+    def __init__(self, layer, index, config, options, rotary):
         super().__init__()
-        attn, mlp = layer.self_attn, layer.mlp
-        self.index, self.options = index, options
-        self.head = attn.head_dim
-        q, k, v = (_own(part) for part in (attn.q_proj, attn.k_proj, attn.v_proj))
-        self.heads, self.kv_heads = q.out_features // self.head, k.out_features // self.head
-        self.scale = float(attn.scaling)
-        self.cap = float(getattr(attn, "attn_logit_softcapping", None) or 0.0)
-        whole = config.model_type in _ONE_WINDOW
-        self.window = int((config.sliding_window if whole else getattr(attn, "sliding_window", None)) or 0)
-        self.activation = _ACTIVATIONS.get(activation_of(config))
-        self.qkv = _Side([q, k, v], options.merge)
-        self.out = early(attn.o_proj)
-        self.mixture = mlp if hasattr(mlp, "experts") else None
-        if self.mixture is None:
-            self.act = mlp.act_fn
-            self.gate_up = _Side([_own(mlp.gate_proj), _own(mlp.up_proj)], options.merge)
-            self.down = early(mlp.down_proj)
+        parts = parts_of(layer, index, config, rotary, _own)
+        self.index, self.options, self.head = index, options, parts.head
+        self.heads, self.kv_heads = parts.sizes[0] // self.head, parts.sizes[1] // self.head
+        self.scale, self.cap, self.window, self.style = parts.scale, parts.cap, parts.window, parts.style
+        self.sinks = parts.sinks
+        self.qkv, self.out = _Side(parts.projections, options.merge, parts.sizes), early(parts.out)
+        self.mixture, self.unit = parts.mixture, None
+        if parts.unit is not None:
+            self.unit = GatedUnit(parts.unit, options.merge, options.mlp)
 
-        def norm(owner, name):
-            found = getattr(owner, name, None)
+        def norm(found):
             return None if found is None else Norm(found, options.norms)
 
-        self.before = norm(layer, "input_layernorm")
-        self.q_norm, self.k_norm = norm(attn, "q_norm"), norm(attn, "k_norm")
-        four = hasattr(layer, "pre_feedforward_layernorm")  # of Gemma: norms of what is added, too
-        self.after_attention = norm(layer, "post_attention_layernorm") if four else None
-        self.before_mlp = norm(layer, "pre_feedforward_layernorm" if four else "post_attention_layernorm")
-        self.after_mlp = norm(layer, "post_feedforward_layernorm") if four else None
+        self.q_norm, self.k_norm, self.wide_norms = norm(parts.q_norm), norm(parts.k_norm), parts.wide_norms
+        self.before, self.after_attention, self.before_mlp, self.after_mlp = map(norm, parts.norms)
 
     def forward(self, *args):
         return self.run(*args)
@@ -211,62 +217,76 @@ class Block(torch.nn.Module):
         before it is added, after_mlp of the layer that gave it."""
         if residual is None:
             residual = x.clone()
-            h = self.before(x)
+            h = residual if self.before is None else self.before(x)
         else:
-            h = self.before(x, residual, inner)
+            h = self._added(self.before, x, residual, inner)
         x = self.out(self._attend(h, context))
-        h = self.before_mlp(x, residual, self.after_attention)
+        h = self._added(self.before_mlp, x, residual, self.after_attention)
         return self._mlp(h), residual
+
+    @staticmethod
+    def _added(norm, x, residual, inner):
+        """norm(residual += [inner](x)); the sum itself where there is no norm."""
+        if norm is not None:
+            return norm(x, residual, inner)
+        return residual.add_(x if inner is None else inner(x))
 
     def first_launches(self, x, context):
         """Functions of no arguments that launch, all of them together, what a call with this x launches, on data of no
         account: for threads, each of which waits for the code of some of the kernels. The cache's newest tokens are
         lost."""
-        rows, options = x.shape[0], self.options
+        rows = x.shape[0]
         heads = [x.new_zeros(rows, count, self.head) for count in (self.heads, self.kv_heads, self.kv_heads)]
         flat = heads[0].view(rows, -1)
         norms = [(self.before, self.after_mlp), (self.before_mlp, self.after_attention)]
-        jobs = [lambda: self.before(x), *(lambda n=n, i=i: n(x, x.clone(), i) for n, i in norms)]
+        jobs = [lambda n=n, i=i: self._added(n, x, x.clone(), i) for n, i in norms]
+        jobs += [lambda: self.before(x)] if self.before is not None else []
         jobs += [lambda: self._attend(x, context), lambda: self._attended(*heads, context)]
         jobs.append(lambda: self.out(flat))
         if self.mixture is not None:
             return [*jobs, lambda: self._mlp(x)]
-        wide = x.new_zeros(rows, 2 * self.gate_up.sizes[0])
-        jobs += [lambda: self.gate_up(x), lambda: self.down(wide[:, : wide.shape[1] // 2])]
-        return [*jobs, lambda: swiglu(wide, self.activation)] if options.mlp else jobs
+        unit, half = self.unit, x.new_zeros(rows, self.unit.gate_up.sizes[0])
+        jobs += [lambda: unit.gate_up(x), lambda: unit.down(half)]
+        wide = x.new_zeros(rows, 2 * half.shape[1])
+        return [*jobs, lambda: swiglu(wide, unit.activation)] if unit.activation else jobs
 
     def _mlp(self, h):
-        if self.mixture is not None:
-            return self.mixture(h[None])[0]
-        return self.down(self._gated(h))
-
-    def _gated(self, h):
-        both = self.gate_up(h)
-        if self.options.mlp:
-            return swiglu(both, self.activation)
-        gate, up = both.chunk(2, -1)
-        return self.act(gate) * up
+        if self.mixture is None:
+            return self.unit(h)
+        found = self.mixture(h[None])  # some give the router's scores, too
+        return (found[0] if isinstance(found, tuple) else found).reshape(h.shape)
 
     def _heads(self, h):
         tokens = h.shape[0]
         q, k, v = self.qkv.split(h)
+        if self.wide_norms:
+            q, k = self.q_norm(q), self.k_norm(k)
         q = q.reshape(tokens, self.heads, self.head)
         k, v = (part.reshape(tokens, self.kv_heads, self.head) for part in (k, v))
-        if self.q_norm is not None:
+        if self.q_norm is not None and not self.wide_norms:
             q, k = self.q_norm(q), self.k_norm(k)
         return q, k, v
+
+    def _turn(self, x, context):
+        """The rotary embedding, of as many elements of a head as the table has."""
+        table = context.table
+        width, turn = table.shape[-1], rope if self.options.rotary else _turned
+        if width == self.head:
+            return turn(x, context.positions, table, self.style)
+        first = turn(x[..., :width].contiguous(), context.positions, table, self.style)
+        return torch.cat([first, x[..., width:]], -1)
 
     def _attend(self, h, context):
         cache, table = context.cache, context.table
         few = self._few(context)
-        at_once = few and self.options.rotary and context.absolute and cache.format.turns
+        plain = self.style == "half" and table.shape[-1] == self.head
+        at_once = few and plain and self.options.rotary and context.absolute and cache.format.turns
         if at_once and self.q_norm is None:
             q, k, v = cache.append_all(self.index, self.qkv(h), table), None, None
         else:
             q, k, v = self._heads(h)
-            turn = rope if self.options.rotary else _turned
-            q = turn(q, context.positions, table)
-            k = k if at_once else turn(k, context.positions, table)
+            q = self._turn(q, context)
+            k = k if at_once else self._turn(k, context)
             if isinstance(cache, PagedCache):
                 cache.append(self.index, k, v, table if at_once else None, context.starts, context.new)
         return self._attended(q, k, v, context)
@@ -277,15 +297,18 @@ class Block(torch.nn.Module):
     def _attended(self, q, k, v, context):
         cache = context.cache
         if self._few(context):
-            out = attention_decode(
+            out, lse = attention_decode(
                 q.view(cache.batch, context.new, self.heads, self.head), cache.data[self.index], cache.table,
                 cache.lengths, cache.format, window=self.window, scale=self.scale, cap=self.cap, early=True,
-            )[0]  # fmt: skip
+            )  # fmt: skip
+            out, lse = out.flatten(0, 1), lse.flatten(0, 1)
         elif context.attend is not None:
-            out = context.attend(self, q, k, v)
+            out, lse = context.attend(self, q, k, v), None
         else:
-            out = attention(
+            out, lse = attention(
                 q, k, v, context.starts, context.starts, longest=context.new, scale=self.scale,
                 left=self.window - 1 if self.window else -1, right=0, cap=self.cap,
-            )[0]  # fmt: skip
+            )  # fmt: skip
+        if self.sinks is not None and lse is not None:
+            out = with_sinks(out, lse, self.sinks)
         return out.reshape(q.shape[0], self.heads * self.head)

@@ -1,4 +1,5 @@
-"""The paged cache of keys and values, of any of the cache's types (kv_cache.vasminc), for models of transformers."""
+"""The paged cache of keys and values, of any of the cache's types (kv_cache.vasminc), for models of transformers; and
+its names for generate."""
 
 from __future__ import annotations
 
@@ -7,14 +8,22 @@ import itertools
 
 import torch
 from transformers.cache_utils import Cache
+from transformers.generation import GenerationMixin, configuration_utils
 
 from .._registry import HALVES
+from ..engines.cache import types_of
 from ..ops import CacheFormat, kv_append, qkv_append
 
-__all__ = ["PagedCache"]
+__all__ = ["NAMES", "PAGES", "PagedCache", "register"]
 
 
 PAGES = (16, 32, 64, 128)
+
+#: What generate's cache_implementation may be, beside transformers' own, and the `type` of the PagedCache.
+NAMES = {
+    "tilusvm": None,
+    **{f"tilusvm_{type}": type for type in ("u8", "u6", "u5", "u4", "u3", "u2", "f8_e4m3", "f8_e5m2", "k8v4", "k4v2")},
+}
 
 
 class PagedCache(Cache):
@@ -22,7 +31,8 @@ class PagedCache(Cache):
     model.generate(past_key_values=PagedCache(...)).
 
     config: of a model, or the model. type: None keeps keys and values as they are, "f8_e4m3", "u4" or another
-    low-precision type quantizes them as they come, a scale to a head and token; zeros: zero points, for unsigned types.
+    low-precision type quantizes them as they come, a scale to a head and token; "u8,u4" and "k8v4" are of keys and of
+    values; zeros: zero points, for unsigned types.
     Pages are of `page` tokens: 16, 32, 64 or 128. dtype: of the model; None: the model's, or what its configuration
     says, or float16. device: None: the model's, or of a configuration that of the first keys that come.
 
@@ -53,15 +63,16 @@ class PagedCache(Cache):
             dtype = getattr(config, "dtype", None)
             dtype = dtype if dtype in HALVES else torch.float16
         head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-        self.format = CacheFormat(
-            dtype=dtype, k_type=type, v_type=type, head=head, page=page, k_zeros=zeros, v_zeros=zeros
-        )
+        types = {"k_type": type, "v_type": type, "k_zeros": zeros, "v_zeros": zeros}
+        if isinstance(type, str) and ("," in type or type.startswith("k")):
+            types = types_of(f"{type}+zeros" if zeros else type, "type ")
+        self.format = CacheFormat(dtype=dtype, head=head, page=page, **types)
         self.format.check()
         self.batch, self.max_tokens, self.tokens = batch, max_tokens, 0
         self.pages = -(-max_tokens // page)
         self._heads = [kv_heads or config.num_key_value_heads] * config.num_hidden_layers
         self._placed = None
-        self._starts = {}
+        self._starts, self._config = {}, config
         super().__init__(layers=[])
         if device is not None:
             self.place(device)
@@ -168,9 +179,82 @@ class PagedCache(Cache):
     def get_max_cache_shape(self, layer_idx: int = 0) -> int:
         return self.max_tokens
 
-    def update(self, *args, **kwargs):
-        raise TypeError("a PagedCache is for models whose attention is this package's: accelerate_(model)")
+    def update(self, key_states, value_states, layer_idx, *args, **kwargs):
+        """Appends keys and values [batch, kv_heads, tokens, head]. The attention `tilusvm` finds the cache by the keys
+        that come back; other attentions see no cache, and are refused."""
+        from ._attention import is_named
+
+        if not is_named(self._config):
+            raise TypeError(
+                "a PagedCache is for models whose attention is this package's: accelerate_(model), or "
+                "attn_implementation='tilusvm'"
+            )
+        batch, kv_heads, tokens, head = key_states.shape
+        if (head, value_states.shape[-1]) != (self.format.head,) * 2 or kv_heads != self._heads[layer_idx]:
+            raise TypeError(
+                f"the PagedCache is for {self._heads[layer_idx]} heads of {self.format.head} elements, not for "
+                f"{kv_heads} of {head} and {value_states.shape[-1]}, as layer {layer_idx} has: use transformers' own"
+            )
+        if layer_idx == 0:
+            self.check(batch, key_states.dtype, key_states.device)
+            self.advance(tokens)
+        rows = [t.transpose(1, 2).reshape(-1, kv_heads, head) for t in (key_states, value_states)]
+        self.append(layer_idx, *rows)
+        key_states = key_states.view(key_states.shape)
+        key_states.tilus_paged = self, layer_idx
+        return key_states, value_states
+
+    def crop(self, max_length: int) -> None:
+        """Each sequence keeps its first tokens, so many, or with a negative number all but so many."""
+        kept = max_length if max_length >= 0 else max(self.tokens + max_length, 0)
+        if kept < self.tokens:
+            self.rewind([min(length, kept) for length in self.lengths.tolist()])
+
+    def _refused(self, *args, **kwargs):
+        raise NotImplementedError("a PagedCache follows no beams, and its sequences are not reordered")
+
+    reorder_cache = batch_repeat_interleave = batch_select_indices = _refused
 
     def __repr__(self) -> str:
         fields = ", ".join(f"{f.name}={getattr(self.format, f.name)}" for f in dataclasses.fields(self.format)[:5])
         return f"PagedCache(batch={self.batch}, tokens={self.tokens} of {self.max_tokens}, {fields})"
+
+
+# ---- by name ----
+
+
+def _prepared(prepare):
+    """GenerationMixin._prepare_cache_for_generation, which knows the names of transformers alone."""
+
+    def _prepare_cache_for_generation(
+        self, generation_config, model_kwargs, generation_mode, batch_size, max_cache_length, *rest,
+    ):  # fmt: skip
+        name = generation_config.cache_implementation
+        if name not in NAMES or model_kwargs.get("past_key_values") is not None or not generation_config.use_cache:
+            return prepare(self, generation_config, model_kwargs, generation_mode, batch_size, max_cache_length, *rest)
+        if (generation_config.num_beams or 1) > 1:
+            raise ValueError(f"cache_implementation={name!r} follows no beams: num_beams=1")
+        batch = batch_size * (generation_config.num_return_sequences or 1)
+        model_kwargs["past_key_values"] = PagedCache(
+            self, batch, max_cache_length, type=NAMES[name], kv_heads=kv_heads_of(self)
+        )
+        return None
+
+    return _prepare_cache_for_generation
+
+
+def kv_heads_of(model):
+    """Of this rank, by the first layer that says so; None: as the configuration says."""
+    for module in model.modules():
+        if hasattr(module, "kv_heads"):
+            return module.kv_heads
+    return None
+
+
+def register() -> None:
+    """Makes NAMES known to generate."""
+    known = configuration_utils.ALL_CACHE_IMPLEMENTATIONS
+    configuration_utils.ALL_CACHE_IMPLEMENTATIONS = known + tuple(name for name in NAMES if name not in known)
+    own = GenerationMixin._prepare_cache_for_generation
+    if own.__module__ != __name__:
+        GenerationMixin._prepare_cache_for_generation = _prepared(own)

@@ -15,6 +15,7 @@ from ..ops import argmax
 from ._block import Block, Norm, Options, check_layers, early, text_config
 from ._cache import PagedCache
 from ._generate import Rows, Sent, check_ids, request_of
+from ._parts import TESTED, Unknown, layer_types, once
 
 __all__ = ["Decoder", "Context", "rotation_table"]
 
@@ -34,26 +35,35 @@ class Context:
 
 
 def rotation_table(rotary, layer_type, positions, device):
-    """Of each position the cosines and then the sines, f32 [positions, head], as the model's own module computes
-    them."""
+    """Of each position the cosines and then the sines, f32 [positions, elements that are turned], as the model's own
+    module computes them."""
     rotary = copy.deepcopy(rotary).to(device)
     x = torch.empty(1, 1, 1, dtype=torch.float32, device=device)
     ids = torch.arange(positions, device=device)[None]
     words = {"layer_type": layer_type} if hasattr(rotary, "layer_types") else {}
     cos, sin = rotary(x, position_ids=ids, **words)
-    half = cos.shape[-1] // 2
-    return torch.cat([cos[0, :, :half], sin[0, :, :half]], -1).contiguous()
+    own = once(cos)
+    return torch.cat([cos[0, :, own], sin[0, :, own]], -1).contiguous()
 
 
-def layer_types(config):
-    return getattr(config, "layer_types", None) or ["full_attention"] * config.num_hidden_layers
+def check_rotary(rotary, max_tokens):
+    """ValueError where the rotary embedding of so many tokens is another one than that of few."""
+    words = getattr(rotary.config, "rope_parameters", None) or {}
+    kind, most = words.get("rope_type"), words.get("original_max_position_embeddings")
+    most = rotary.config.max_position_embeddings if most is None else most
+    if kind in ("dynamic", "longrope") and max_tokens > most:
+        raise ValueError(
+            f"max_tokens must be {most} at most, as the model's rotary embedding ({kind}) is another one beyond that, "
+            f"not {max_tokens}: accelerate_ takes it"
+        )
 
 
 class Decoder:
     """Runs a causal language model of transformers by this package's kernels, layer by layer.
 
-    model: of the Llama, Qwen 2 and 3, Gemma 2 and 3 or Mistral families, or Mixtral, Qwen 2 or 3 MoE; its linear layers
-    of torch or tilusvm.nn, on its device, or of tilusvm.parallel, a part on each rank; accelerate_d or not. batch
+    model: one whose layers are all made of known parts (accelerate_ says which); its linear layers of torch or
+    tilusvm.nn, on its device, or of tilusvm.parallel, a part on each rank; accelerate_d or not. ValueError with the
+    reason for another; of families that are not TESTED the logits of a few tokens are compared with the model's. batch
     sequences, at most max_tokens each; cache: a type of PagedCache, None: that of the model. The weights that are
     merged (q, k, v; gate, up) are copied, and with consume the model gives its own up. Of a model that accelerate_
     changed the layers are used as they are, with its options.
@@ -80,7 +90,9 @@ class Decoder:
         dtype = body.norm.weight.dtype
         if dtype not in HALVES:
             raise TypeError(f"model must be of torch.float16 or torch.bfloat16, not {dtype}: call its half() before")
-        check_layers(body.layers, config, mlp=self.options.mlp)
+        tested = config.model_type in TESTED
+        if tested:
+            check_layers(body.layers, config, mlp=self.options.mlp)
         self.factor = None
         if config.model_type == "gemma2":
             self.factor = torch.tensor(config.hidden_size**0.5, dtype=dtype, device=self.device)
@@ -91,15 +103,36 @@ class Decoder:
             if isinstance(layer, Block):
                 self.blocks.append(layer)
                 continue
-            self.blocks.append(Block(layer, i, config, self.options))
-            if consume:
+            try:
+                self.blocks.append(Block(layer, i, config, self.options, self.rotary))
+            except Unknown as why:
+                raise ValueError(
+                    f"no Decoder for layer {i} of the model: {why}; accelerate_ takes what it can"
+                ) from None
+            if consume and tested:  # the others are called once more
                 layer.self_attn, layer.mlp = torch.nn.Identity(), torch.nn.Identity()
         self.ranks = ranks_of(self.blocks)
+        if not tested:
+            self._compare(model)
         self.serve(batch, max_tokens, cache=cache, zeros=zeros, page=page)
+
+    @torch.no_grad()
+    def _compare(self, model):
+        """ValueError where it is not the model that it was made of."""
+        ids = torch.arange(1, 9, device=self.device)[None] % self.embed.weight.shape[0]
+        self.serve(1, 16, page=16)
+        found, wanted = self.forward(ids).double(), model(ids, use_cache=False).logits[:, -1].double()
+        error = float((found - wanted).abs().max() / wanted.abs().max().clamp(min=1e-6))
+        if not error <= 5e-2:
+            raise ValueError(
+                f"no Decoder for the model: its logits are other ones, by {error:.1e}, as something around its layers "
+                f"is not known; accelerate_ leaves that to transformers"
+            )
 
     def serve(self, batch, max_tokens, *, cache=None, zeros=False, page=64):
         """Another cache, for so many sequences of at most max_tokens; an empty one."""
         self.graph = self._turn = None
+        check_rotary(self.rotary, max_tokens)
         self.cache = PagedCache(
             self.config, batch, max_tokens, type=cache, zeros=zeros, page=page, dtype=self.norm.weight.dtype,
             device=self.device, kv_heads=self.blocks[0].kv_heads,
@@ -166,10 +199,8 @@ class Decoder:
 
     def _run(self, ids, new, positions, starts=None):
         """starts: where the rows of each sequence begin, which have at most `new`; None: each has `new`."""
-        x = torch.nn.functional.embedding(ids, self.embed.weight)
-        if hasattr(self.embed, "embed_scale"):
-            x = x * self.embed.embed_scale.to(x.dtype)
-        elif self.factor is not None:
+        x = self.embed(ids)
+        if self.factor is not None and not hasattr(self.embed, "embed_scale"):
             x = x * self.factor
         cache, residual, inner = self.cache, None, None
         even = starts is None

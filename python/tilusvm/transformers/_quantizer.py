@@ -6,6 +6,7 @@ import difflib
 import fnmatch
 import functools
 import inspect
+import re
 import warnings
 
 import torch
@@ -13,7 +14,7 @@ from transformers.modeling_utils import PreTrainedModel
 from transformers.quantizers import HfQuantizer, register_quantization_config, register_quantizer
 from transformers.utils.quantization_config import QuantizationConfigMixin
 
-from .. import nn, storage
+from .. import nn, parallel, storage
 from .._modules import is_linear, sizes_of
 from ..experts import MixtureOfExperts, empty_mixture, is_mixture
 from ..quantize import checked_format, quantize_
@@ -86,10 +87,18 @@ class TilusQuantizer(HfQuantizer):
     def _process_model_before_weight_loading(self, model, checkpoint_files=None, **kwargs):
         """What was saved quantized is loaded as it is, into layers that wait for it."""
         if not self.pre_quantized:
+            self.plan = _plan_of(model, self._skips)
             return model
+        if self.quantization_config.version is None:
+            self._prepare_saved(model, checkpoint_files)
+        else:
+            self._prepare_imported(model, checkpoint_files)
+        _untie(model)
+        self.plan = _plan_of(model, lambda name: True)
+        return model
+
+    def _prepare_saved(self, model, checkpoint_files):
         how = self.quantization_config
-        if how.version is not None:
-            return self._prepare_imported(model, checkpoint_files)
         layers = []
         for name, module in list(model.named_modules()):
             if is_linear(module) and not self._skips(name):
@@ -109,8 +118,6 @@ class TilusQuantizer(HfQuantizer):
         for module, last, tensor in _tensors_in(model, files, layers):
             if last == "bias" and module.true_bias(tensor) is not tensor:
                 module.bias = torch.empty_like(tensor, device="meta")
-        _untie(model)
-        return model
 
     def _prepare_imported(self, model, checkpoint_files):
         files, dtype = [storage.File(path) for path in checkpoint_files], model.dtype
@@ -119,14 +126,12 @@ class TilusQuantizer(HfQuantizer):
         for module, last, tensor in _tensors_in(model, files, layers):
             module._buffers[last] = torch.empty_like(tensor, device="meta")
             module.waiting = True
-        _untie(model)
         for name, layer in (pair for each in self.imported for pair in each.layers.items()):
             if dtype != layer.dtype:
                 raise ValueError(
                     f"layer {name} has scales of {layer.dtype}, the model is {dtype}: load it with "
                     f"dtype={layer.dtype}, or import it with tvm-pack's option --scale"
                 )
-        return model
 
     def _process_model_after_weight_loading(self, model, **kwargs):
         how = self.quantization_config
@@ -148,15 +153,19 @@ class TilusQuantizer(HfQuantizer):
                     setattr(module, name, storage.moved(tensor, None))
         _keep_stacks(model)
         for parameter in model.parameters():
-            parameter.data = storage.moved(parameter.data, None)
+            if type(parameter.data) is torch.Tensor:
+                parameter.data = storage.moved(parameter.data, None)
+        self.is_cut = getattr(model, "_tp_size", None) not in (None, 1)
+        if self.is_cut:
+            parallel.parallelize_(model, _styles(self.plan), _group(model))
         return model
 
     def _skips(self, name):
         return any(fnmatch.fnmatch(name, pattern) for pattern in self.quantization_config.skip)
 
     def is_serializable(self, *args, **kwargs):
-        """Not what was imported, whose layers may be of several types: storage.save writes them."""
-        return self.quantization_config.version is None
+        """Not what was imported, whose layers may be of several types: storage.save writes them; nor a rank's part."""
+        return self.quantization_config.version is None and not getattr(self, "is_cut", False)
 
     @property
     def is_trainable(self):
@@ -176,6 +185,56 @@ def _refuse_offload(device_map):
             f"device_map leaves {away[0] or 'the model'} on the {where}: low-precision layers run where they lie, and "
             f"cannot be offloaded; give a device_map without cpu and disk beside a GPU, such as device_map='cuda'"
         )
+
+
+# ---- tp_plan ----
+
+#: What the rules of a tensor parallel plan are for parallelize_.
+_STYLES = {
+    "colwise": "column", "colwise_rep": "column, gathered", "colwise_gather_output": "column, gathered",
+    "rowwise": "row", "rowwise_rep": "row, scattered", "rowwise_split_input": "row, scattered",
+}  # fmt: skip
+
+
+def _plan_of(model, skips):
+    """The rules of the model's tensor parallel plan for layers that are, or will be, of low precision, by the names of
+    layers; transformers, which would cut their tensors as those of floats, does not see them. Experts are whole on each
+    rank. ValueError for a rule of which some layers stay."""
+    rules = getattr(model, "_tp_plan", None) or {}
+    found, stay = {}, {}
+    for name, module in model.named_modules():
+        own = isinstance(module, (nn.LowBit, MixtureOfExperts))
+        general = re.sub(r"(^|\.)\d+(?=\.|$)", r"\1*", name)
+        of = [rule for rule in rules if rule == general or rule.startswith(f"{general}.")]
+        if not of or not (own or is_linear(module) or is_mixture(module)):
+            continue
+        if not own and skips(name):
+            stay.update(dict.fromkeys(of, name))
+        else:
+            found.update(dict.fromkeys(of))
+            found[name] = rules.get(general)
+    for rule in found:
+        if rule in stay:
+            raise ValueError(f"the layer {stay[rule]} stays in floats, and others of the tp_plan's rule {rule} do not")
+    model._tp_plan = {rule: style for rule, style in rules.items() if rule not in found}
+    return {name: style for name, style in found.items() if name not in rules and style is not None}
+
+
+def _styles(plan):
+    """As parallelize_ has them; ValueError for a style that it has not."""
+    for name, style in plan.items():
+        if style not in (*_STYLES, "moe_tp_experts"):
+            raise ValueError(
+                f"the tp_plan has {style!r} for {name}, and low-precision layers are cut by {', '.join(_STYLES)}: "
+                f"leave out the tp_plan, or keep the layer in floats by TilusConfig(skip=[...])"
+            )
+    return {name: _STYLES[style] for name, style in plan.items() if style in _STYLES}
+
+
+def _group(model):
+    """The processes that have the parts of a layer."""
+    mesh = model._device_mesh
+    return mesh.get_group() if mesh.ndim == 1 else mesh.get_group("tp")
 
 
 def _untie(model):
