@@ -363,6 +363,7 @@ static bool decide(tvm_infer_state *in) {
     for (unsigned walk = 0; good && walk < IMPROVEMENTS; walk++)
         for (uint32_t s = 0; s < in->slot_count && !in->failed && in->attempts < ATTEMPTS; s++)
             if (in->open[s]) improve(in, s);
+    if (good) tvm_infer_improve_regions(in);
     return good && !in->failed;
 }
 

@@ -86,35 +86,59 @@ static bool rewrite_one(rewriting *w, uint32_t insn, const tvm_infer_plan *plan)
     return !turned || change(w, &w->old[insn], made.result, result);
 }
 
-/* Behind the definition of a slot, what others need it in: where they run more often, and always where it can
- * be made again. */
+/* The layouts in which instruction `use` needs the slot, other than the slot's own; returns how many. */
+static unsigned wanted(const rewriting *w, uint32_t use, uint32_t slot, const tvm_infer_plan *plan,
+                       uint32_t layouts[TVM_INFER_OPERANDS]) {
+    const tvm_infer_state *in = w->in;
+    const tvm_insn *insn = &w->old[use];
+    unsigned k = 0, count = 0;
+    for (uint32_t o = 0; o < insn->count && k < TVM_INFER_OPERANDS; o++) {
+        const tvm_operand *operand = &in->kernel->operands[insn->first + o];
+        if (operand->kind != TVM_OPERAND_SLOT || in->kernel->slots[operand->value].kind != TVM_SLOT_REGISTER)
+            continue;
+        uint32_t layout = plan->layouts[k++];
+        if (operand->value == slot && layout != in->layout[slot]) layouts[count++] = layout;
+    }
+    return count;
+}
+
+/* Instructions that need the slot, which `insn` assigns, in the layout, and run as often at least. */
+static unsigned count_wanting(const rewriting *w, uint32_t insn, uint32_t slot, uint32_t layout,
+                              const tvm_infer_plan *plans) {
+    const tvm_infer_state *in = w->in;
+    uint32_t layouts[TVM_INFER_OPERANDS];
+    unsigned count = 0;
+    for (uint32_t i = in->first_use[slot]; i < in->first_use[slot + 1]; i++) {
+        uint32_t use = in->uses[i];
+        unsigned wants = use == insn ? 0 : wanted(w, use, slot, &plans[use], layouts), k = 0;
+        while (k < wants && layouts[k] != layout) k++;
+        if (k < wants && in->weights[use] >= in->weights[insn]) count++;
+    }
+    return count;
+}
+
+/* Behind the definition of a slot, what others need it in: where they run more often, where they are several,
+ * and always where it can be made again. */
 static bool hoist(rewriting *w, uint32_t insn, const tvm_infer_plan *plans) {
     tvm_infer_state *in = w->in;
-    uint32_t slot = w->old[insn].result;
+    uint32_t slot = w->old[insn].result, layouts[TVM_INFER_OPERANDS], made;
     if (slot == TVM_NONE || slot >= in->slot_count || in->definitions[slot] != insn) return true;
     bool again = in->remade[slot];
     for (uint32_t i = in->first_use[slot]; i < in->first_use[slot + 1]; i++) {
         uint32_t use = in->uses[i];
-        tvm_infer_operands registers;
-        const tvm_insn *other = &w->old[use];
-        if (use == insn || (!again && in->weights[use] <= in->weights[insn])) continue;
-        registers.count = 0;
-        for (uint32_t o = 0; o < other->count && registers.count < TVM_INFER_OPERANDS; o++) {
-            const tvm_operand *operand = &in->kernel->operands[other->first + o];
-            if (operand->kind != TVM_OPERAND_SLOT ||
-                in->kernel->slots[operand->value].kind != TVM_SLOT_REGISTER)
-                continue;
-            unsigned k = registers.count++;
-            uint32_t layout = plans[use].layouts[k], made;
-            if (operand->value != slot || layout == in->layout[slot]) continue;
+        unsigned wants = use == insn ? 0 : wanted(w, use, slot, &plans[use], layouts);
+        for (unsigned k = 0; k < wants; k++) {
             uint32_t h = 0;
-            while (h < w->hoisted_count && (w->hoisted[h].slot != slot || w->hoisted[h].layout != layout))
+            bool often =
+                in->weights[use] > in->weights[insn] || (in->weights[use] == in->weights[insn] &&
+                                                         count_wanting(w, insn, slot, layouts[k], plans) > 1);
+            while (h < w->hoisted_count && (w->hoisted[h].slot != slot || w->hoisted[h].layout != layouts[k]))
                 h++;
-            if (h < w->hoisted_count) continue;
-            if (!temporary(w, slot, layout, &made) ||
+            if (h < w->hoisted_count || !(again || often)) continue;
+            if (!temporary(w, slot, layouts[k], &made) ||
                 !(again ? make_again(w, insn, made) : change(w, &w->old[insn], slot, made)))
                 return false;
-            w->hoisted[w->hoisted_count++] = (struct hoisted){slot, layout, made};
+            w->hoisted[w->hoisted_count++] = (struct hoisted){slot, layouts[k], made};
         }
     }
     return true;

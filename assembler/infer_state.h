@@ -191,6 +191,10 @@ typedef struct tvm_infer_plan {
 /* Slots that are not decided make the plan free. */
 void tvm_infer_make_plan(tvm_infer_state *in, uint32_t insn, tvm_infer_plan *plan);
 
+/* ---- infer_region.c ---- */
+/* Tries where relayouts are needed whether they are cheaper elsewhere. */
+void tvm_infer_improve_regions(tvm_infer_state *in);
+
 /* ---- infer_rewrite.c ---- */
 /* Puts what the instructions' plans ask for into the kernel. */
 bool tvm_infer_rewrite(tvm_infer_state *in, const tvm_infer_plan *plans);

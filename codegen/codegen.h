@@ -49,7 +49,7 @@ typedef struct tvm_selection {
     const char *refused; /* "ldmatrix.x4: layout is not ...; ..." or "" */
 } tvm_selection;
 
-enum { TVM_KERNEL_LOSS_MAX = 240 };
+enum { TVM_KERNEL_LOSS_MAX = 480 };
 
 typedef struct tvm_kernel_code {
     const char *name;
@@ -58,8 +58,8 @@ typedef struct tvm_kernel_code {
     size_t selection_count;
     /* from ptxas, once tvm_ptxas has run; -1 before */
     int registers, spill_stores, spill_loads, stack_bytes;
-    char loss[TVM_KERNEL_LOSS_MAX]; /* the last "Potential Performance Loss" that ptxas tells, with its
-                                       number: wgmma that are serialized, setmaxnreg that is ignored; or "" */
+    char loss[TVM_KERNEL_LOSS_MAX]; /* each "Potential Performance Loss" that ptxas tells, with its number:
+                                       wgmma that are serialized, setmaxnreg that is ignored; or "" */
 } tvm_kernel_code;
 
 typedef struct tvm_module {

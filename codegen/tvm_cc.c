@@ -12,6 +12,7 @@
 #include "embed.h"
 #include "fileio.h"
 #include "native.h"
+#include "warn_registers.h"
 #include "ptx_compiler.h"
 #include "source_file.h"
 #include "subprocess.h"
@@ -118,14 +119,15 @@ static tvm_status find_compiler(const arguments *a, tvm_ptx_compiler *compiler, 
 
 /* Compiles where it is needed: for a cubin, and for the registers and spills of a report, which does without
  * them when there is no compiler and none was asked for. */
-static tvm_status compile_ptx(tvm_module *module, const arguments *a, tvm_diags *diags) {
+static tvm_status compile_ptx(const tvm_ir_program *program, tvm_module *module, const arguments *a,
+                              tvm_diags *diags) {
     tvm_ptx_compiler compiler;
     if (a->kind == EMIT_PTX && !a->explain) return TVM_OK;
     tvm_status status = find_compiler(a, &compiler, diags);
     if (status == TVM_OK && (a->kind == EMIT_CUBIN || compiler.kind != TVM_PTX_BY_DRIVER))
         status = tvm_ptx_compile(&compiler, module, diags);
     tvm_ptx_compiler_free(&compiler);
-    return status;
+    return status ? status : tvm_warn_registers(program, module, diags);
 }
 
 /* What cuobjdump lists of the cubin, or of one kernel (NULL: of all), which it has from memory, as ptxas has
@@ -310,7 +312,7 @@ static tvm_status compile(arguments *a, tvm_diags *diags) {
     if (status == TVM_OK) status = tvm_tool_writes(&a->files, a->output, file_kinds[a->kind], diags);
     if (status == TVM_OK) status = tvm_translate(program, target, &module, diags);
     if (status == TVM_OK) status = tvm_module_check(program, module, diags);
-    if (status == TVM_OK) status = compile_ptx(module, a, diags);
+    if (status == TVM_OK) status = compile_ptx(program, module, a, diags);
     if (status == TVM_OK) status = write_output(program, module, a, diags);
     tvm_module_free(module);
     tvm_ir_program_free(program);

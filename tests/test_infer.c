@@ -115,6 +115,27 @@ static const struct {
           "%w = alloc-register f32[512], local(4).spatial(128), init 1\n"
           "%w_1 = alloc-register f32[512], spatial(128).local(4), init 1\n%u = add %u, %w_1\n"
           "for %i = 0 to n\n%v = add %v, %w\nend\nstore-global y, %u\nstore-global x, %v\n.end\n"},
+    /* a row of biases takes the layout of the sums, which stay as they are; so does a column */
+    {PRODUCT "%c = alloc-register f32[64, 64], init 0\n%c = mma %s, %t, %c, k 64\n"
+             "store-global c, %c + load-global(c[0, 0], [64])\n.end\n",
+     PRODUCT
+     "%c = alloc-register f32[64, 64], spatial(4, 1).local(1, 8).mma.m16n8k16.C, init 0\n"
+     "%c = mma %s, %t, %c, k 64\n"
+     "store-global c, %c + load-global(c[0, 0], squeeze(reduce(spatial(4, 1).local(1, 8).mma.m16n8k16.C, 0), 0))\n"
+     ".end\n"},
+    /* more warps than fragments: they have the same sums */
+    {PRODUCT "%c = alloc-register f32[16, 16], init 0\n%c = mma %s, %t, %c, k 64\nstore-global c, %c\n.end\n",
+     PRODUCT "%c = alloc-register f32[16, 16], replicated(2, 2).spatial(1, 2).mma.m16n8k16.C, init 0\n"
+             "%c = mma %s, %t, %c, k 64\nstore-global c, %c\n.end\n"},
+    /* codes are turned behind their conversion and what follows it */
+    {".vasm 3\n.kernel f(w: global u4[64, 64], c: global f32[64, 64])\n.grid 1\n.warps 4\n"
+     "%t = alloc-shared f16[64, 64]\n%z = alloc-register f32[64, 64], init 0.0\n"
+     "%w = cast-lowbit(load-global(w, [64, 64]), f16) - 8.0\n%c = mma %w, %t, %z\nstore-global c, %c\n.end\n",
+     ".vasm 3\n.kernel f(w: global u4[64, 64], c: global f32[64, 64])\n.grid 1\n.warps 4\n"
+     "%t = alloc-shared f16[64, 64]\n"
+     "%z = alloc-register f32[64, 64], spatial(4, 1).local(1, 8).mma.m16n8k16.C, init 0.0\n"
+     "%w = cast-lowbit(load-global(w, auto(64, 64, u4)), f16) - 8.0\n"
+     "%w_3 = relayout %w, spatial(4, 1).local(1, 4).mma.m16n8k16.A\n%c = mma %w_3, %t, %z\nstore-global c, %c\n.end\n"},
     /* transposed: one of the two, through shared memory */
     {PRODUCT "store-global c, transpose(load-global(c, [64, 64]))\n.end\n", PRODUCT
      "%t_1 = load-global c, auto(64, 64)\n%t_2 = transpose %t_1\n%t_2_1 = relayout %t_2, auto(64, 64)\n"
@@ -195,6 +216,69 @@ START_TEST(test_listing) {
 }
 END_TEST
 
+/* What no layout makes good: the program is assembled, and one warning says where and what to write. */
+static const struct {
+    const char *text;
+    unsigned line;
+    const char *message, *hint;
+} doubtful[] = {
+    {AXPY "%u = load-global x, [1021]\nstore-global y, %u\n.end\n", 6,
+     "128 threads do not share the tile [1021] evenly: each holds 1021 of its 1021 elements",
+     "they share [1024] evenly"},
+    {KERNEL ".warps 4\n.grid 1\nstore-global y, load-global(x, [1, 768])\n.end\n", 5,
+     "each moves its 6 elements 4 bytes at a time", "[1, 1024] evenly: what is outside"},
+    {KERNEL ".warps 4\n.grid 1\nstore-global y, load-global(x, [1, 768])\n.end\n", 5, "[1, 768]",
+     ".warps 3 share this one"},
+    {".vasm 3\n.kernel f(a: global f16[128, 64], b: global f16[256, 64], c: global f32[128, 256])\n.grid 1\n.warps 4\n"
+     "%s = alloc-shared f16[128, 64]\n%t = alloc-shared f16[256, 64]\n"
+     "%c = alloc-register f32[128, 256], init 0\n%d = alloc-register f32[64, 64], init 1\n"
+     "for %i = 0 to 4\n%c = mma %s, %t, %c, transpose_b, k 64\n%d = %d * %d\nend\n"
+     "store-global c, %c\nstore-global c, %d\n.end\n",
+     9, "the tensors of this loop need 288 registers of a thread, which has 255: %c has 256, %d has 32",
+     "more .warps"},
+};
+
+START_TEST(test_warnings) {
+    tvm_ir_program *program;
+    tvm_diags diags = {0};
+    const char *text = doubtful[_i].text;
+    ck_assert_int_eq(tvm_assemble_text(text, strlen(text), "test.vasm", NULL, &program, &diags), TVM_OK);
+    ck_assert_uint_eq(diags.count, 1);
+    ck_assert_int_eq(diags.items[0].status, TVM_OK);
+    ck_assert_uint_eq(diags.items[0].line, doubtful[_i].line);
+    ck_assert_msg(strstr(diags.items[0].message, doubtful[_i].message) != NULL, "%s", diags.items[0].message);
+    ck_assert_msg(strstr(diags.items[0].hint, doubtful[_i].hint) != NULL, "%s", diags.items[0].hint);
+    tvm_diags_free(&diags);
+    tvm_ir_program_free(program);
+}
+END_TEST
+
+/* Of each product whether it is one for wgmma, and what to write if it is not. */
+static const struct {
+    const char *text, *listed;
+} listed_products[] = {
+    {PRODUCT "%c = alloc-register f32[64, 64], init 0\n%c = mma %s, %t, %c, k 64\nstore-global c, %c\n.end\n",
+     "     8  product %c: wgmma, where the target has it\n"},
+    {PRODUCT "%u = load-global a, [64, 64]\n%z = alloc-register f32[64, 64], init 0.0\n%c = mma %u, %t, %z\n"
+             "store-global c, %c\n.end\n",
+     "product %c: wgmma, where the target has it, %u from 16 registers of a thread\n"},
+    {PRODUCT "%c = alloc-register f32[16, 64], init 0\n%c = mma %s, %t, %c, k 64\nstore-global c, %c\n.end\n",
+     "have the same columns: give c a multiple of 64 rows, or exchange a and b"},
+    {PRODUCT "%v = load-global b, [64, 64]\n%z = alloc-register f32[64, 64], init 0.0\n%c = mma %s, %v, %z\n"
+             "store-global c, %c\n.end\n",
+     "no wgmma: wgmma reads b from shared memory: store it to a shared tensor"},
+};
+
+START_TEST(test_products) {
+    tvm_text layouts = {0};
+    tvm_assembler_options options = {.layouts = &layouts};
+    tvm_ir_program_free(assemble_with(listed_products[_i].text, &options));
+    ck_assert_msg(strstr(tvm_text_string(&layouts), listed_products[_i].listed) != NULL, "%s",
+                  tvm_text_string(&layouts));
+    tvm_text_free(&layouts);
+}
+END_TEST
+
 /* Tensors by the thousand, connected and not: memory and work are bounded. */
 START_TEST(test_many) {
     tvm_text text = {0};
@@ -214,6 +298,8 @@ int main(void) {
     tcase_add_loop_test(tests, test_same_as_written, 0, sizeof same / sizeof *same);
     tcase_add_loop_test(tests, test_mistakes, 0, sizeof mistakes / sizeof *mistakes);
     tcase_add_test(tests, test_listing);
+    tcase_add_loop_test(tests, test_warnings, 0, sizeof doubtful / sizeof *doubtful);
+    tcase_add_loop_test(tests, test_products, 0, sizeof listed_products / sizeof *listed_products);
     tcase_add_test(tests, test_many);
     suite_add_tcase(suite, tests);
     return run_suite(suite);

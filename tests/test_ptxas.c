@@ -316,6 +316,16 @@ START_TEST(usage_of_unknown_kernels_and_odd_lines_is_ignored) {
                          "ptxas warning : (C7508) Potential Performance Loss: 'setmaxnreg' ignored\n");
     ck_assert_str_eq(kernels[0].loss, "(C7508) Potential Performance Loss: 'setmaxnreg' ignored");
     ck_assert_str_eq(kernels[0].loss, kernels[1].loss);
+    /* Each is told, once. */
+    for (unsigned i = 0; i < 2; i++)
+        tvm_ptxas_read_usage(
+            &module, "ptxas info : (C7510) Potential Performance Loss: wgmma.mma_async instructions are "
+                     "serialized in the function 'first'\n");
+    ck_assert_str_eq(
+        kernels[0].loss,
+        "(C7508) Potential Performance Loss: 'setmaxnreg' ignored; (C7510) Potential Performance "
+        "Loss: wgmma.mma_async instructions are serialized in the function 'first'");
+    ck_assert_str_eq(kernels[1].loss, "(C7508) Potential Performance Loss: 'setmaxnreg' ignored");
 }
 END_TEST
 

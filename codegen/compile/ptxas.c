@@ -162,7 +162,10 @@ static void read_loss(tvm_module *module, const char *line, const char *loss) {
         size_t length = strlen(kernel->name);
         const char *at = name ? name + sizeof function - 1 : NULL;
         if (at && (strncmp(at, kernel->name, length) != 0 || at[length] != '\'')) continue;
-        snprintf(kernel->loss, sizeof kernel->loss, "%s", number && number < loss ? number : loss);
+        const char *text = number && number < loss ? number : loss;
+        size_t used = strlen(kernel->loss);
+        if (strstr(kernel->loss, text)) continue;
+        snprintf(kernel->loss + used, sizeof kernel->loss - used, "%s%s", used ? "; " : "", text);
     }
 }
 

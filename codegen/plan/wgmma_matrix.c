@@ -45,18 +45,21 @@ static const char *find_width(const wgmma_operand *o, wgmma_matrix *matrix) {
     matrix->period = bits ? EIGHT * matrix->width : PIECE;
     bool known = bits == 0 || (bits <= 3 && layout->swizzle_shift == 3 &&
                                (UINT32_C(1) << layout->swizzle_base) * o->tile.bytes == PIECE);
-    return known ? NULL : "the tensor's swizzle is not one of wgmma's, swizzle(3, 1 to 3, 3)";
+    return known ? NULL
+                 : "the tensor's swizzle is not one of wgmma's, swizzle(3, 1 to 3, 3): leave its layout out";
 }
 
 static const char *find_groups(const wgmma_operand *o, wgmma_matrix *matrix) {
     uint32_t threads = tvm_layout_threads(o->layout), first = place(o, 0, 0, 0, 0);
-    if (threads % WGMMA_THREADS != 0) return "the warps are no multiple of 4";
+    if (threads % WGMMA_THREADS != 0)
+        return "the warps are no multiple of 4: write .warps 4, or a multiple of it";
     for (uint32_t g = 0; g < threads / WGMMA_THREADS; g++) {
         matrix->groups[g] = place(o, 4 * g, 0, 0, 0) - first;
         matrix->varies = matrix->varies || matrix->groups[g] != 0;
         for (uint32_t w = 1; w < 4 && !o->is_a; w++)
             if (place(o, 4 * g + w, 0, 0, 0) - first != matrix->groups[g])
-                return "the four warps of a group do not have the same b";
+                return "the four warps of a group do not have the same b: give c a multiple of 64 rows, or exchange a "
+                       "and b";
     }
     return NULL;
 }
@@ -79,7 +82,8 @@ static const char *find_form(const wgmma_operand *o, wgmma_matrix *matrix) {
         return NULL;
     }
     if (bytes != 2 || !is_fragment(o, bytes, matrix->width, half))
-        return "the tile's rows do not lie under one of wgmma's swizzles, swizzle(3, 1 to 3, 3)";
+        return "the tile's rows do not lie under one of wgmma's swizzles, swizzle(3, 1 to 3, 3): leave its layout out; "
+               "elements of 8 and of 32 bits lie with k last (transpose_b of b)";
     matrix->is_transposed = true;
     *(swizzled ? &matrix->stride : &matrix->leading) = half;
     return NULL;
@@ -91,7 +95,8 @@ const char *tvm_wgmma_find_matrix(const wgmma_operand *o, wgmma_matrix *matrix) 
     if (!why) why = find_width(o, matrix);
     if (!why) why = find_form(o, matrix);
     if (why || o->tile.dynamic_divisor * o->tile.bytes % matrix->period == 0) return why;
-    return "the tile's place is not known to be a multiple of 8 rows";
+    return "the tile's place is not known to be a multiple of 8 rows: give the stage a "
+           "dimension of its own";
 }
 
 /* ---- eights of rows ---- */
@@ -102,12 +107,14 @@ const char *tvm_wgmma_find_eights(wgmma_matrix *matrix, const uint32_t *at, uint
     if (count > beside) step = at[beside] - at[0];
     for (uint32_t i = 0; i < count; i++)
         if (at[i] != at[0] + i % beside * PIECE + i / beside * step)
-            return "the tile's rows do not lie one after the other";
+            return "the tile's rows do not lie one after the other: leave the layout of its tensor out";
     *(wraps ? &matrix->leading : &matrix->stride) = step;
     matrix->eights = count;
     uint32_t least = matrix->width > PIECE ? matrix->period : PIECE;
     bool whole = matrix->stride % least == 0 && matrix->leading % (wraps ? least : PIECE) == 0;
-    return whole && step < UINT32_C(1) << 18 ? NULL : "eight rows do not begin in the first of 8 rows";
+    return whole && step < UINT32_C(1) << 18
+               ? NULL
+               : "eight rows do not begin in the first of 8 rows: leave the layout out";
 }
 
 const char *tvm_wgmma_find_rows(const wgmma_operand *o, wgmma_matrix *matrix) {
@@ -117,7 +124,7 @@ const char *tvm_wgmma_find_rows(const wgmma_operand *o, wgmma_matrix *matrix) {
             uint32_t offset = place(o, w, 0, EIGHT * half, 0) - matrix->groups[w / 4];
             if (w < 4) at[2 * w + half] = offset;
             if (offset != at[2 * (w % 4) + half])
-                return "the groups of four warps do not have the rows alike";
+                return "the groups of four warps do not have the rows alike: leave the layout of c out";
         }
     return tvm_wgmma_find_eights(matrix, at, WGMMA_ROWS);
 }
@@ -131,7 +138,7 @@ const char *tvm_wgmma_check_beginning(const wgmma_operand *o, const wgmma_matrix
         bool fits = matrix->width == PIECE || (matrix->is_transposed && in_row == 0) ||
                     in_row + taken <= matrix->width;
         if (first % PIECE != 0 || first % matrix->period >= matrix->width || !fits)
-            return "a step of k does not begin in the first of 8 rows";
+            return "a step of k does not begin in the first of 8 rows: leave the layout of its tensor out";
     }
     return NULL;
 }

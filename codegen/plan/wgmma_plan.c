@@ -51,12 +51,13 @@ static void find_fragments(const tvm_mma_plan *plan, products *all) {
 static const char *find_columns(const tvm_mma_plan *plan, const uint32_t *lies, products *all,
                                 uint32_t at[WGMMA_COLUMNS]) {
     uint32_t count = 0;
-    if (all->columns > WGMMA_COLUMNS) return "more than 256 columns";
+    if (all->columns > WGMMA_COLUMNS) return "more than 256 columns: use more warps, or give c fewer";
     for (uint32_t c = 0; c < plan->tiles_c; c++) {
         uint32_t tile_a, tile_b, i = count;
         tvm_mma_tile(plan, c, 0, &tile_a, &tile_b);
         if (tile_a != all->tile_a[0]) continue;
-        if (count == all->columns) return "a warp has other columns for other rows";
+        if (count == all->columns)
+            return "a warp has other columns for other rows: leave the layout of c out";
         for (; i > 0 && at[i - 1] > lies[tile_b]; i--) at[i] = at[i - 1];
         at[i] = lies[tile_b];
         count++;
@@ -67,7 +68,7 @@ static const char *find_columns(const tvm_mma_plan *plan, const uint32_t *lies, 
 /* tile_c, in that order, and at_b. */
 static const char *order_columns(const tvm_mma_plan *plan, const uint32_t *lies, const uint32_t *at,
                                  products *all) {
-    static const char *const why = "b's columns do not lie alike in all steps of k";
+    static const char *const why = "b's columns do not lie alike in all steps of k: leave its layout out";
     for (uint32_t i = 0; i < plan->tiles_c; i++) all->tile_c[i] = TVM_NONE;
     for (uint32_t c = 0; c < plan->tiles_c; c++) {
         uint32_t tile_a, tile_b, column = 0;
@@ -92,8 +93,10 @@ static const char *order_columns(const tvm_mma_plan *plan, const uint32_t *lies,
 static const char *find_b(kernel_state *k, const mma_operands *o, uint32_t *lies, products *all) {
     uint32_t at[WGMMA_COLUMNS];
     wgmma_operand b;
-    if (o->mma.types->is_scalar || o->mma.types->sums == TVM_MMA_F64) return "wgmma has no such type";
-    if (!tvm_wgmma_open(k, o, false, &b)) return "a tile of b does not lie in whole modes of its tensor";
+    if (o->mma.types->is_scalar || o->mma.types->sums == TVM_MMA_F64)
+        return "wgmma has no such type: it has f16, bf16, tf32 (the word tf32 for f32), f8 and i8";
+    if (!tvm_wgmma_open(k, o, false, &b))
+        return "a tile of b does not lie in whole modes of its tensor: leave its layout out";
     const char *why = tvm_wgmma_find_matrix(&b, &all->b);
     uint32_t tiles = tvm_layout_locals(b.layout) / tvm_layout_locals(&b.atom);
     for (uint32_t t = 0; t < tiles && !why; t++) lies[t] = tvm_wgmma_offset(&b, t);
@@ -108,7 +111,8 @@ static const char *find_b(kernel_state *k, const mma_operands *o, uint32_t *lies
 /* The same for a, which else goes to registers. */
 static const char *find_a(kernel_state *k, const mma_operands *o, products *all) {
     wgmma_operand a;
-    if (!tvm_wgmma_open(k, o, true, &a)) return "a tile of a does not lie in whole modes of its tensor";
+    if (!tvm_wgmma_open(k, o, true, &a))
+        return "a tile of a does not lie in whole modes of its tensor: leave its layout out";
     const char *why = tvm_wgmma_find_matrix(&a, &all->a);
     if (!why) why = tvm_wgmma_find_rows(&a, &all->a);
     for (uint32_t i = 0; i < all->fragments * all->steps && !why; i++) {
@@ -188,11 +192,12 @@ static tvm_status find_all(kernel_state *k, struct wgmma_plan *s) {
         tvm_team team = tvm_team_next(&walk, k->kernel, &k->kernel->insns[i]);
         if (k->kernel->insns[i].op != TVM_OP_MMA) continue;
         const mma_operands *o = tvm_mma_operands_of(k, &k->kernel->insns[i]);
-        if (!o->mma.b.is_shared) continue;
         product *p = &s->products[s->count];
         p->mma = i;
-        const char *why =
-            team.first % 4 == 0 ? find_products(k, o, p) : "the first warp of the role is no multiple of 4";
+        const char *why = !o->mma.b.is_shared ? "b is in registers: write a tile of a shared tensor as b"
+                          : team.first % 4 == 0
+                              ? find_products(k, o, p)
+                              : "the first warp of the role is no multiple of 4: begin it at one";
         if (why) products_free(&p->all);
         if (why && !*why) return tvm_diag_no_memory(k->diags);
         p->refused = why;
@@ -324,7 +329,7 @@ const char *tvm_wgmma_refuse(kernel_state *k, const group_match *g) {
 const char *tvm_wgmma_does_not_pay(kernel_state *k, const group_match *g) {
     product *first = product_of(k, g);
     bool pays = count_joined(k, k->wgmma, first) * first->columns >= MIN_COLUMNS;
-    return pays ? NULL : "8 columns are as fast by mma.sync";
+    return pays ? NULL : "8 columns are as fast by mma.sync: give c 16";
 }
 
 uint32_t tvm_wgmma_take(kernel_state *k, const group_match *g) {
