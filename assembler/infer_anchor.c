@@ -77,6 +77,31 @@ static void add_within_threads(anchor_list *list, const tvm_layout *shape, uint3
         add(list, &made);
 }
 
+/* Each thread with blocks of as many rows as a run has elements, each warp with 4 by 8 of them: runs, and
+ * lines of half a kilobyte in all, along either dimension. */
+static void add_blocks(anchor_list *list, const tvm_layout *shape, uint32_t threads, unsigned bits) {
+    enum { RUN_BITS = ACCESS_BYTES * 8, ROWS = 4, COLUMNS = 8 };
+    uint32_t one[TVM_MAX_RANK], grid[TVM_MAX_RANK], lanes[TVM_MAX_RANK], block[TVM_MAX_RANK];
+    uint32_t run = RUN_BITS / bits, warps = threads / 32;
+    unsigned rank = shape->rank, m = rank - 2, n = rank - 1;
+    tvm_layout made, inner, all;
+    if (rank < 2 || run < 2 || shape->shape[m] % (ROWS * run) || shape->shape[n] % (COLUMNS * run)) return;
+    for (unsigned d = 0; d < rank; d++) one[d] = grid[d] = lanes[d] = block[d] = 1;
+    block[m] = block[n] = run;
+    lanes[m] = ROWS, lanes[n] = COLUMNS;
+    memcpy(one, shape->shape, m * sizeof *one);
+    uint32_t rows = shape->shape[m] / (ROWS * run), columns = shape->shape[n] / (COLUMNS * run);
+    grid[m] = greatest_common_divisor(warps, rows);
+    grid[n] = warps / grid[m];
+    one[m] = rows / grid[m];
+    one[n] = columns / grid[n];
+    if (one[n] * grid[n] != columns || tvm_layout_local(rank, block, &inner, NULL) != TVM_OK ||
+        tvm_layout_local(rank, one, &all, NULL) != TVM_OK || !compose(true, rank, lanes, &inner, &made) ||
+        !compose(true, rank, grid, &made, &made) || tvm_layout_compose(&all, &made, &made, NULL) != TVM_OK)
+        return;
+    add(list, &made);
+}
+
 /* What `auto` leaves replicated, because the runs of 16 bytes are fewer than the threads, in runs that are
  * shorter. */
 static void add_shorter(anchor_list *list, const tvm_layout *shape, uint32_t threads, unsigned bits) {
@@ -103,6 +128,7 @@ static void add_moved(anchor_list *list, uint32_t threads, unsigned width) {
     if (tvm_layout_auto(shape.rank, shape.shape, threads, bits, &made, NULL) == TVM_OK) add(list, &made);
     add_rows(list, &shape, threads, bits);
     add_shorter(list, &shape, threads, bits);
+    add_blocks(list, &shape, threads, bits);
 }
 
 /* ---- mma ---- */

@@ -123,7 +123,9 @@ tvm_status tvm_asm_infer_shape(tvm_asm *as, const tvm_insn *insn, const tvm_oper
     if (type->has_layout &&
         !tvm_infer_whole(declared.layout.rank, declared.layout.shape, team, &type->layout, why))
         return TVM_INVALID;
+    type->open = true;
     tvm_status status = tvm_infer(as->program, &kernel, team, insn, operands, type, why);
+    type->open = declared.open;
     if (status != TVM_OK || type->kind != TVM_SLOT_REGISTER) return status;
     if (declared.has_layout && !declared.open) {
         type->layout = declared.layout;

@@ -65,22 +65,42 @@ static void consider_result(planning *p, uint32_t result) {
     if (tvm_infer_backwards(p->in, p->insn, result, layouts)) consider(p, layouts, result);
 }
 
+/* The layout with the registers of each thread in another order: those that are neighbours in memory, too,
+ * beside each other. TVM_NONE: it is so already. */
+static uint32_t with_runs(planning *p, uint32_t layout) {
+    tvm_layout found = tvm_infer_layout(p->in, layout), made;
+    unsigned line = tvm_infer_line(p->in, p->insn, found.rank), finest = found.modes, at = 0;
+    while (finest > 0 && found.mode_dim[finest - 1] != line) finest--;
+    while (at < found.locals && found.local[at] + 1U != finest) at++;
+    if (at + 1U >= found.locals) return TVM_NONE;
+    for (; at + 1U < found.locals; at++) found.local[at] = found.local[at + 1];
+    found.local[at] = (uint8_t)(finest - 1);
+    if (tvm_layout_make(found.rank, found.shape, found.modes, found.mode_size, found.spatials, found.spatial,
+                        found.locals, found.local, &made, NULL) != TVM_OK)
+        return TVM_NONE;
+    return tvm_infer_number(p->in, &made);
+}
+
+static void consider_move_in(planning *p, unsigned ordinal, uint32_t layout) {
+    uint32_t layouts[TVM_INFER_OPERANDS];
+    if (layout == TVM_NONE) return;
+    if (p->result_slot != TVM_NONE && p->registers.count)
+        consider_result(p, layout);
+    else if (p->result_slot != TVM_NONE)
+        consider(p, p->have, layout);
+    else if (tvm_infer_beside(p->in, p->insn, ordinal, layout, layouts))
+        consider(p, layouts, TVM_NONE);
+}
+
 /* What is moved in the layouts that are best for that. */
 static void consider_moved(planning *p) {
     tvm_infer_anchor anchors[TVM_INFER_ANCHORS];
-    uint32_t layouts[TVM_INFER_OPERANDS];
-    bool loads = p->result_slot != TVM_NONE;
     unsigned ordinal;
     uint32_t slot = tvm_infer_moved(p->in, p->insn, &ordinal);
-    unsigned count = slot == TVM_NONE ? 0 : tvm_infer_anchors(p->in, p->insn, slot, anchors);
-    for (unsigned i = 0; i < count; i++) {
-        if (loads && p->registers.count)
-            consider_result(p, anchors[i].layout);
-        else if (loads)
-            consider(p, p->have, anchors[i].layout);
-        else if (tvm_infer_beside(p->in, p->insn, ordinal, anchors[i].layout, layouts))
-            consider(p, layouts, TVM_NONE);
-    }
+    if (slot == TVM_NONE) return;
+    unsigned count = tvm_infer_anchors(p->in, p->insn, slot, anchors);
+    for (unsigned i = 0; i < count; i++) consider_move_in(p, ordinal, anchors[i].layout);
+    consider_move_in(p, ordinal, with_runs(p, p->result_slot != TVM_NONE ? p->result : p->have[ordinal]));
 }
 
 /* Operands of an instruction without a result, as one of them has it. */

@@ -66,7 +66,7 @@ tvm_status tvm_rule_ATOMIC_FETCH(const tvm_rule *rule) {
     tvm_dtype type = tvm_rule_slot(rule, MEMORY)->dtype;
     uint64_t bytes = type.bits / 8;
     for (unsigned d = 0; d < layout->rank; d++) bytes *= layout->shape[d];
-    if (tvm_layout_replication(layout) > 1 && bytes > TVM_FETCH_SHARED_BYTES)
+    if (!rule->type->open && tvm_layout_replication(layout) > 1 && bytes > TVM_FETCH_SHARED_BYTES)
         return tvm_refuse(
             rule->why,
             "several threads hold each element, and of a tile of %llu bytes they are not told: expected a "

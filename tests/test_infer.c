@@ -136,10 +136,10 @@ static const struct {
      "%z = alloc-register f32[64, 64], spatial(4, 1).local(1, 8).mma.m16n8k16.C, init 0.0\n"
      "%w = cast-lowbit(load-global(w, auto(64, 64, u4)), f16) - 8.0\n"
      "%w_3 = relayout %w, spatial(4, 1).local(1, 4).mma.m16n8k16.A\n%c = mma %w_3, %t, %z\nstore-global c, %c\n.end\n"},
-    /* transposed: one of the two, through shared memory */
+    /* transposed: squares in each thread, whose registers change places */
     {PRODUCT "store-global c, transpose(load-global(c, [64, 64]))\n.end\n", PRODUCT
-     "%t_1 = load-global c, auto(64, 64)\n%t_2 = transpose %t_1\n%t_2_1 = relayout %t_2, auto(64, 64)\n"
-     "store-global c, %t_2_1\n.end\n"},
+     "%t_1 = load-global c, local(1, 2).spatial(16, 8).local(4, 4)\n%t_2 = transpose %t_1\n"
+     "%t_2_1 = relayout %t_2, local(2, 1).spatial(1, 16).spatial(8, 1).local(4, 4)\nstore-global c, %t_2_1\n.end\n"},
     /* 32 columns to be read by a warp: the swizzle of single elements */
     {PRODUCT "%u = alloc-shared f32[32, 32]\nstore-shared %u, load-global(c, local(8, 1).spatial(4, 32))\n"
              "store-global c, load-shared(%u, local(1, 8).column_spatial(32, 4))\n.end\n",
@@ -279,6 +279,14 @@ START_TEST(test_products) {
 }
 END_TEST
 
+/* Rules that look at where elements are are not asked of tensors whose layout is not known yet. */
+START_TEST(test_shapes_alone) {
+    tvm_ir_program_free(assemble(".vasm 3\n.kernel f(x: global u32[8192])\n.warps 32\n.grid 1\n"
+                                 "%s = alloc-shared u32[8192]\n%x = load-global x, [8192]\n"
+                                 "%was = atomic-fetch add, %s[0], %x\nstore-global x, %was\n.end\n"));
+}
+END_TEST
+
 /* Tensors by the thousand, connected and not: memory and work are bounded. */
 START_TEST(test_many) {
     tvm_text text = {0};
@@ -300,6 +308,7 @@ int main(void) {
     tcase_add_test(tests, test_listing);
     tcase_add_loop_test(tests, test_warnings, 0, sizeof doubtful / sizeof *doubtful);
     tcase_add_loop_test(tests, test_products, 0, sizeof listed_products / sizeof *listed_products);
+    tcase_add_test(tests, test_shapes_alone);
     tcase_add_test(tests, test_many);
     suite_add_tcase(suite, tests);
     return run_suite(suite);
