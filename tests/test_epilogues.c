@@ -1,7 +1,7 @@
 /* Layouts that are left out around products with epilogues: each kernel is compared with itself where the
  * layouts are written as one who knows the hardware writes them. It has the same tensor instructions, and
- * hardly more instructions and registers. The kernels are the combinations of the tables below; with
- * TVM_TEST_ALL ptxas counts the registers of all, else of some. */
+ * hardly more instructions and registers. The kernels are the combinations of the tables below. ptxas counts
+ * the registers of some whose PTX is another one, with TVM_TEST_ALL of all of these. */
 #include "check_kit.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,11 +9,10 @@
 
 #include "assembler_kit.h"
 #include "extent_kit.h"
-#include "ptxas_kit.h"
 #include "suite_kit.h"
 #include "translate_kit.h"
 
-enum { TEXT = 8192, MORE_INSTRUCTIONS = 3, MORE_REGISTERS = 5, NOISE_REGISTERS = 8 };
+enum { TEXT = 8192, MORE_INSTRUCTIONS = 3, MORE_REGISTERS = 5 };
 
 /* ---- the kernels ---- */
 
@@ -76,6 +75,7 @@ static const struct {
     {"silu, factor",
      "%x = fma(%acc, load-global(columns[%j], COLUMN), cast(load-global(bias[%j], COLUMN), f32))\n"
      "%y = %x / (1.0 + exp(-%x))\nSTORE"},
+    {"swiglu", "%y = %acc * %gat / (1.0 + exp(-%gat))\nSTORE"},
     {"quantization", "%x = %acc + cast(load-global(bias[%j], COLUMN), f32)\n"
                      "%most = max(reduce(max, abs(%x), 1), 1e-9)\n"
                      "store-global scales[block.y, %i], squeeze(%most * (1.0 / 127.0), 1)\n"
@@ -104,6 +104,25 @@ static void add_words(tvm_text *out, const char *text, const char *const words[]
     }
 }
 
+/* The words of b in those of another b, whose product is the gate. */
+static const char *const gate[][2] = {{"%b", "%g"}, {" b[", " g["}, {"b: ", "g: "}, {NULL, NULL}};
+
+static void add_product(tvm_text *out, unsigned product, const char *sums, const char *const words[][2],
+                        bool gates) {
+    tvm_text named = {0};
+    char *text = strdup(products[product].product), *acc = strstr(text, "%acc");
+    memcpy(acc, sums, 4);
+    add_words(&named, text, words);
+    tvm_text_add(out, "%s = ", sums);
+    if (gates)
+        add_words(out, tvm_text_string(&named), gate);
+    else
+        tvm_text_puts(out, tvm_text_string(&named));
+    tvm_text_puts(out, "\n");
+    tvm_text_free(&named);
+    free(text);
+}
+
 static void write_kernel(tvm_text *out, unsigned product, unsigned size, unsigned epilogue, bool written) {
     const char *const words[][2] = {
         {"STORE", written ? "store-global y[%i, %j], relayout(cast(%y, f16), auto(BM, BN, f16))\n"
@@ -118,29 +137,33 @@ static void write_kernel(tvm_text *out, unsigned product, unsigned size, unsigne
         {"RELAYOUT(", written ? "relayout(" : "("},
         {"CODES), f16) - 8.0)", written ? "auto(BM, BK, u4)), f16) - 8.0, OF_A)" : "[BM, BK]), f16) - 8.0)"},
         {NULL, NULL}};
-    const char *type = products[product].integer ? "i32" : "f32",
-               *sums = products[product].integer ? "%sum" : "%acc";
+    bool integer = products[product].integer, gates = strstr(epilogues[epilogue].text, "%gat") != NULL;
+    const char *type = integer ? "i32" : "f32", *sums = integer ? "%sum" : "%acc",
+               *other = integer ? "%gum" : "%gat";
     tvm_text_add(out, ".vasm 7\n.const BM = %u, BN = %u, BK = %u\n", sizes[size].m, sizes[size].n,
                  products[product].k);
     tvm_text_add(out, ".layout SUM = %s\n.layout OF_A = %s\n", sizes[size].sums, sizes[size].a);
-    tvm_text_add(out, ".kernel f(m: i32, n: i32, k: i32, %s, bias: global f16[n], rows: global f32[m],\n",
-                 products[product].parameters);
+    tvm_text_add(out, ".kernel f(m: i32, n: i32, k: i32, %s, ", products[product].parameters);
+    if (gates) add_words(out, strstr(products[product].parameters, "b: "), gate);
+    tvm_text_add(out, "%s bias: global f16[n], rows: global f32[m],\n", gates ? "," : "");
     tvm_text_puts(out,
                   "columns: global f32[n], residual: global f16[m, n], y: global f16[m, n],\n"
                   "codes: global i8[m, n], scales: global f32[n / BN, m], best: global i32[n / BN, m])\n");
     tvm_text_add(out, ".warps %u\n.grid cdiv(m, BM), cdiv(n, BN)\n", sizes[size].warps);
     tvm_text_puts(out, ".assume m >= 0, n % 64 == 0, k % 64 == 0\n%i = block.x * BM\n%j = block.y * BN\n");
     tvm_text_puts(out, products[product].tensors);
+    if (gates) add_words(out, strstr(products[product].tensors, "%b = "), gate);
     tvm_text_add(out, "%s = alloc-register %s[BM, BN], %sinit 0\n", sums, type, written ? "SUM, " : "");
+    if (gates)
+        tvm_text_add(out, "%s = alloc-register %s[BM, BN], %sinit 0\n", other, type, written ? "SUM, " : "");
     tvm_text_puts(out, "for %k0 = 0 to k step BK pipeline 3\n");
     tvm_text_puts(out, products[product].copies);
-    tvm_text_add(out, "%s = ", sums);
-    char *product_text = strdup(products[product].product), *acc = strstr(product_text, "%acc");
-    memcpy(acc, sums, 4);
-    add_words(out, product_text, words);
-    free(product_text);
-    tvm_text_puts(out, "\nend\n");
-    if (products[product].integer) tvm_text_puts(out, "%acc = cast %sum, f32\n");
+    if (gates) add_words(out, strstr(products[product].copies, "copy-async %b"), gate);
+    add_product(out, product, sums, words, false);
+    if (gates) add_product(out, product, other, words, true);
+    tvm_text_puts(out, "end\n");
+    if (integer) tvm_text_puts(out, "%acc = cast %sum, f32\n");
+    if (integer && gates) tvm_text_puts(out, "%gat = cast %gum, f32\n");
     add_words(out, epilogues[epilogue].text, words);
     tvm_text_puts(out, ".end\n");
 }
@@ -149,11 +172,11 @@ static void write_kernel(tvm_text *out, unsigned product, unsigned size, unsigne
 
 typedef struct code {
     unsigned instructions, wgmma, columns, mma;
-    int registers, spills; /* -1: ptxas was not asked */
+    int registers, spills; /* 0: ptxas was not asked */
 } code;
 
 static code count(const tvm_module *module) {
-    code c = {.registers = -1};
+    code c = {.registers = 0};
     for (const char *line = module->ptx; *line; line += strcspn(line, "\n"), line += *line == '\n') {
         while (*line == ' ' || *line == '\t') line++;
         size_t length = strcspn(line, "\n");
@@ -167,28 +190,35 @@ static code count(const tvm_module *module) {
     return c;
 }
 
-static code code_of(const char *text, bool compile) {
-    tvm_ir_program *program = assemble(text);
+static tvm_module *module_of(const tvm_text *text) {
+    tvm_ir_program *program = assemble(tvm_text_string(text));
     tvm_module *module = translate(program, "sm_90a");
-    code c = count(module);
-    tvm_diags diags = {0};
-    if (compile && tvm_ptxas(module, NULL, &diags) == TVM_OK) {
-        c.registers = module->kernels[0].registers;
-        c.spills = module->kernels[0].spill_stores + module->kernels[0].spill_loads;
-        ck_assert_msg(module->kernels[0].loss[0] == '\0', "%s\n%s", module->kernels[0].loss, text);
-    }
-    tvm_diags_free(&diags);
-    tvm_module_free(module);
     tvm_ir_program_free(program);
-    return c;
+    return module;
 }
 
-static void compare(unsigned product, unsigned size, unsigned epilogue, bool compile) {
+/* ptxas counts the registers, if there is one; what it says stands for any text that is the same. */
+static void count_registers(tvm_module *module, code *c) {
+    tvm_diags diags = {0};
+    if (tvm_ptxas(module, NULL, &diags) == TVM_OK) {
+        c->registers = module->kernels[0].registers;
+        c->spills = module->kernels[0].spill_stores + module->kernels[0].spill_loads;
+    }
+    tvm_diags_free(&diags);
+}
+
+static void compare(unsigned product, unsigned size, unsigned epilogue) {
     tvm_text open = {0}, written = {0};
+    char name[200];
     write_kernel(&open, product, size, epilogue, false);
     write_kernel(&written, product, size, epilogue, true);
-    code mine = code_of(tvm_text_string(&open), compile), best = code_of(tvm_text_string(&written), compile);
-    char name[200];
+    tvm_module *of_open = module_of(&open), *of_written = module_of(&written);
+    code mine = count(of_open), best = count(of_written);
+    bool same = strcmp(of_open->ptx, of_written->ptx) == 0;
+    if (!same && test_takes(EPILOGUES * (size + product) + epilogue, 11)) {
+        count_registers(of_open, &mine);
+        count_registers(of_written, &best);
+    }
     snprintf(name, sizeof name, "%s, [%u, %u] on %u warps, %s", products[product].name, sizes[size].m,
              sizes[size].n, sizes[size].warps, epilogues[epilogue].name);
     if (getenv("TVM_TEST_SHOW") != NULL)
@@ -202,11 +232,12 @@ static void compare(unsigned product, unsigned size, unsigned epilogue, bool com
     ck_assert_msg(100 * mine.instructions <= (100 + MORE_INSTRUCTIONS) * best.instructions,
                   "%s: %u instructions, written %u\n%s", name, mine.instructions, best.instructions,
                   tvm_text_string(&open));
-    ck_assert_msg(mine.spills <= 0, "%s: spills\n%s", name, tvm_text_string(&open));
-    ck_assert_msg(100 * mine.registers <= (100 + MORE_REGISTERS) * best.registers ||
-                      mine.registers <= best.registers + NOISE_REGISTERS,
+    ck_assert_msg(mine.spills <= best.spills, "%s: spills\n%s", name, tvm_text_string(&open));
+    ck_assert_msg(100 * mine.registers <= (100 + MORE_REGISTERS) * best.registers,
                   "%s: %d registers, written %d\n%s", name, mine.registers, best.registers,
                   tvm_text_string(&open));
+    tvm_module_free(of_open);
+    tvm_module_free(of_written);
     tvm_text_free(&open);
     tvm_text_free(&written);
 }
@@ -214,7 +245,7 @@ static void compare(unsigned product, unsigned size, unsigned epilogue, bool com
 START_TEST(inferred_is_as_good_as_written) {
     unsigned product = (unsigned)_i / SIZES, size = (unsigned)_i % SIZES;
     for (unsigned e = 0; e < EPILOGUES; e++) {
-        compare(product, size, e, test_all());
+        compare(product, size, e);
     }
 }
 END_TEST

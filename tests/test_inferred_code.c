@@ -42,25 +42,22 @@ static void check_accesses(const tvm_ir_program *program, const char *target) {
 
 static const char *const texts[] = {
     /* rows in a block, rows in a warp */
-    MATRIX(
-        "softmax",
-        "x: global f16[m, n], y: global f16[m, n]") ".grid cdiv(m, 4)\n.assume n % 8 == 0\n%i = block.x * 4\n"
-                                                    "%inside = compare lt, iota(i32[1, 2048], axis 1), n\n"
-                                                    "%x = where %inside, cast(load-global(x[%i, 0], [4, 2048]), f32), -inf\n"
-                                                    "%e = exp(%x - reduce(max, %x, 1))\n"
-                                                    "store-global y[%i, 0], cast(%e / reduce(sum, %e, 1), f16)\n.end\n",
-    MATRIX(
-        "rms_norm",
-        "x: global bf16[m, n], w: global bf16[n], y: global bf16[m, n]") ".grid m\n.assume n % 8 == 0\n"
-                                                                         "%x = cast(load-global(x[block.x, 0], [1, 4096]), f32)\n"
-                                                                         "%s = rsqrt(reduce(sum, %x * %x, 1) / f32(n) + 1e-5)\n"
-                                                                         "store-global y[block.x, 0], cast(%x * %s * cast(load-global(w), f32), bf16)\n.end\n",
+    MATRIX("softmax", "x: global f16[m, n], y: global f16[m, n]")
+    ".grid cdiv(m, 4)\n.assume n % 8 == 0\n%i = block.x * 4\n"
+    "%inside = compare lt, iota(i32[1, 2048], axis 1), n\n"
+    "%x = where %inside, cast(load-global(x[%i, 0], [4, 2048]), f32), -inf\n"
+    "%e = exp(%x - reduce(max, %x, 1))\n"
+    "store-global y[%i, 0], cast(%e / reduce(sum, %e, 1), f16)\n.end\n",
+    MATRIX("rms_norm", "x: global bf16[m, n], w: global bf16[n], y: global bf16[m, n]")
+    ".grid m\n.assume n % 8 == 0\n"
+    "%x = cast(load-global(x[block.x, 0], [1, 4096]), f32)\n"
+    "%s = rsqrt(reduce(sum, %x * %x, 1) / f32(n) + 1e-5)\n"
+    "store-global y[block.x, 0], cast(%x * %s * cast(load-global(w), f32), bf16)\n.end\n",
     /* a transpose through shared memory that the assembler plans */
-    MATRIX(
-        "transpose",
-        "x: global f16[m, n], y: global f16[n, m]") ".grid cdiv(n, 64), cdiv(m, 64)\n.assume n % 8 == 0, m % 8 == 0\n"
-                                                    "%x = load-global x[block.y * 64, block.x * 64], [64, 64]\n"
-                                                    "store-global y[block.x * 64, block.y * 64], transpose(%x)\n.end\n",
+    MATRIX("transpose", "x: global f16[m, n], y: global f16[n, m]")
+    ".grid cdiv(n, 64), cdiv(m, 64)\n.assume n % 8 == 0, m % 8 == 0\n"
+    "%x = load-global x[block.y * 64, block.x * 64], [64, 64]\n"
+    "store-global y[block.x * 64, block.y * 64], transpose(%x)\n.end\n",
     /* attention: the sums of one mma are the fragments of another */
     ".vasm 3\n.kernel attention(n: i32, q: global f16[n, 64], k: global f16[n, 64],\n"
     "v: global f16[n, 64], o: global f16[n, 64])\n.warps 4\n.grid cdiv(n, 64)\n"
