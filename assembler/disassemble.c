@@ -288,6 +288,7 @@ static void print_operands(listing *l, const tvm_insn *insn) {
             operands++;
             continue;
         }
+        if (desc.kind == 'U') continue; /* it has been done */
         if (desc.kind == 'L' && !writes_layout(l->program, l->kernel, insn)) continue;
         if (desc.kind == 'Z' && l->kernel->slots[insn->result].form == TVM_FORM_PART) continue;
         if (desc.kind == 'P' && l->kernel->slots[insn->result].packing == TVM_PACKING_LINEAR) continue;

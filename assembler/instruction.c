@@ -102,7 +102,7 @@ static bool read_operands(tvm_asm *as, tvm_reading *r, tvm_value word) {
             return tvm_asm_error(as, tvm_asm_peek(as), "write '.vasm' with that version",
                                  "'%.*s' of %s came with version %u of the language", (int)desc.name_length,
                                  desc.name, r->info->mnemonic, desc.since);
-        if (desc.kind != 'F' && tvm_asm_operand_named(as, &desc)) tvm_asm_next(as);
+        if (desc.kind != 'F' && desc.kind != 'U' && tvm_asm_operand_named(as, &desc)) tvm_asm_next(as);
         if (!(is_optional(&desc) ? read_optional : tvm_asm_read_operand)(as, r, &desc)) return false;
         comma = false;
         before = desc.kind;
@@ -136,6 +136,29 @@ static bool lower_scalars(tvm_asm *as, tvm_reading *r) {
     return true;
 }
 
+/* ---- =U ---- */
+
+/* Puts the first operand, where that is asked for, into a layout that is inferred, of its elements in a row:
+ * so it has every shape. */
+static bool relayout_before(tvm_asm *as, tvm_reading *r) {
+    if (!r->relayouts) return true;
+    const tvm_slot *slot = &tvm_asm_kernel(as)->slots[r->operands[0].value];
+    const tvm_layout *layout = &as->program->layouts[slot->layout];
+    tvm_value elements = tvm_value_integer(1);
+    for (unsigned d = 0; d < layout->rank; d++) elements.as.i *= layout->shape[d];
+    tvm_value value = {.kind = TVM_VALUE_TENSOR,
+                       .as.tensor = {r->operands[0].value, TVM_SLOT_REGISTER, NULL}};
+    tvm_value operands[2] = {value, {.kind = TVM_VALUE_LIST, .as.list = {&elements, 1}}};
+    if (layout->rank > 1 && !tvm_asm_tensor_operation(as, TVM_OP_RESHAPE, r->token, operands, 2, &value))
+        return false;
+    operands[0] = value;
+    if (!tvm_asm_tensor_operation(as, TVM_OP_RELAYOUT, r->token, operands, 1, &value) ||
+        !tvm_asm_settle(as, &value))
+        return false;
+    r->operands[0].value = value.as.tensor.slot;
+    return true;
+}
+
 bool tvm_asm_instruction(tvm_asm *as, const tvm_token *token, unsigned op, const tvm_token *result,
                          const char *result_name, uint32_t result_length) {
     tvm_reading r = {.op = op, .info = tvm_op(op), .token = token, .tile_slot = TVM_NONE};
@@ -143,7 +166,7 @@ bool tvm_asm_instruction(tvm_asm *as, const tvm_token *token, unsigned op, const
     r.nested = r.type.kind == TVM_SLOT_SCALAR && tvm_asm_accept(as, "(");
     bool good =
         tvm_asm_check_warps(as, token) && read_operands(as, &r, tvm_value_poison()) &&
-        lower_scalars(as, &r) && (!r.nested || tvm_asm_expect_end(as)) &&
+        relayout_before(as, &r) && lower_scalars(as, &r) && (!r.nested || tvm_asm_expect_end(as)) &&
         tvm_asm_finish(as, token, op, result, result_name, result_length, r.operands, r.count, &r.type);
     if (!good && result_name) tvm_asm_poison_slot(as, result_name, result_length);
     return good;
@@ -246,7 +269,8 @@ static bool of_scalars(tvm_asm *as, tvm_reading *r, tvm_value *value) {
 bool tvm_asm_nested_operands(tvm_asm *as, const tvm_token *token, unsigned op, tvm_value word,
                              tvm_value *value) {
     tvm_reading r = reading(op, token);
-    if (!tvm_asm_check_warps(as, token) || !read_operands(as, &r, word)) return false;
+    if (!tvm_asm_check_warps(as, token) || !read_operands(as, &r, word) || !relayout_before(as, &r))
+        return false;
     if (is_of_scalars(as, &r)) return of_scalars(as, &r, value);
     return lower_scalars(as, &r) &&
            (r.info->result == TVM_SLOT_SCALAR ? written_value : pending_value)(as, &r, value);

@@ -42,6 +42,17 @@ static bool is_hyphenated_at(const tvm_asm *as, uint32_t distance) {
            tvm_asm_is(as, tvm_asm_ahead(as, distance + 3), "(");
 }
 
+/* An instruction that gives a tensor, and is no function, or begins with a word of its own. */
+static bool is_instruction_at(const tvm_asm *as, uint32_t distance) {
+    const tvm_token *token = tvm_asm_ahead(as, distance);
+    if (token->kind != TVM_TOKEN_NAME || !tvm_asm_is(as, tvm_asm_ahead(as, distance + 1), "(")) return false;
+    const char *name = tvm_token_text(as->text.source, token);
+    unsigned op = tvm_op_by_name(name, token->length);
+    if (op == TVM_OP_COUNT || tvm_op(op)->since > as->text.version) return false;
+    return is_first_word(as, op, tvm_asm_ahead(as, distance + 2)) ||
+           (tvm_op(op)->result == TVM_SLOT_REGISTER && !tvm_asm_is_function(name, token->length));
+}
+
 /* The first operand's name stands before it, so far behind the cursor. */
 static bool is_named_at(const tvm_asm *as, uint32_t distance, const tvm_operand_desc *desc) {
     const tvm_token *token = tvm_asm_ahead(as, distance), *after = tvm_asm_ahead(as, distance + 1);
@@ -67,7 +78,7 @@ static bool begins_with_operand(const tvm_asm *as, unsigned op, uint32_t tokens)
         bool closes = tvm_asm_is(as, token, ")") || tvm_asm_is(as, token, "]");
         if (token->kind == TVM_TOKEN_NEWLINE || token->kind == TVM_TOKEN_END) return false;
         if (!depth && (closes || tvm_asm_is(as, token, ","))) return false;
-        if (is_tensor_at(as, i) || is_hyphenated_at(as, i)) return true;
+        if (is_tensor_at(as, i) || is_hyphenated_at(as, i) || is_instruction_at(as, i)) return true;
         if (closes) depth--;
         if (tvm_asm_is(as, token, "(") || tvm_asm_is(as, token, "[")) depth++;
     }

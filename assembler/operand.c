@@ -9,7 +9,6 @@
 #include "infer_open.h"
 #include "language.h"
 #include "names.h"
-#include "parts.h"
 #include "report.h"
 #include "result.h"
 #include "scalars.h"
@@ -668,6 +667,10 @@ bool tvm_asm_read_operand(tvm_asm *as, tvm_reading *r, const tvm_operand_desc *d
         return read_global_type(as, r);
     case 'P':
         return read_packing(as, r);
+    case 'U':
+        tvm_asm_next(as);
+        r->relayouts = true;
+        return true;
     case 'W':
         return read_barriers(as, r);
     case 'S':

@@ -27,6 +27,7 @@ typedef struct tvm_reading {
     bool nested;       /* in parentheses, as a value */
     tvm_dtype element; /* of the tensors that scalars are broadcast to; kind NONE: there is none yet */
     tvm_result_type type;
+    bool relayouts;      /* =U is given */
     bool extents_follow; /* those of a view are left out */
     bool has_shape;      /* =t */
     uint32_t shape[TVM_MAX_RANK];
@@ -50,6 +51,8 @@ bool tvm_asm_push_value(tvm_asm *as, tvm_reading *r, const tvm_operand_desc *des
                         tvm_value *value);
 /* Is the operand's name written before it? */
 bool tvm_asm_operand_named(const tvm_asm *as, const tvm_operand_desc *desc);
+/* Is the cursor at a register tensor, and the list of its part (parts.h) behind that? */
+bool tvm_asm_at_part(tvm_asm *as);
 /* Does the layout of the tile that is loaded follow from what it is broadcast to? */
 bool tvm_asm_loads_beside(const tvm_asm *as, const tvm_reading *r);
 

@@ -5,10 +5,8 @@
 #include "cursor.h"
 #include "expressions.h"
 #include "instruction.h"
-#include "language.h"
 #include "report.h"
 #include "result.h"
-#include "variables.h"
 
 /* What the list says. The new dimensions and those of the tensor together are the wide ones. */
 typedef struct part {
@@ -17,38 +15,6 @@ typedef struct part {
     uint32_t added[TVM_MAX_RANK], added_count;   /* wide ones that are new */
     uint32_t left_out[TVM_MAX_RANK], left_count; /* wide ones that have an index */
 } part;
-
-/* A variable by its own name. */
-static bool at_variable(tvm_asm *as, uint32_t *slot) {
-    const char *name;
-    uint32_t length, from = as->text.at;
-    tvm_asm_next(as);
-    as->report.muted++;
-    bool named = tvm_asm_variable_name(as, &name, &length) && tvm_asm_at(as, "[");
-    as->report.muted--;
-    as->text.at = from;
-    const tvm_symbol *symbol = named ? tvm_asm_find_slot(as, name, length) : NULL;
-    if (symbol) *slot = symbol->slot;
-    return symbol != NULL;
-}
-
-/* A variable that a parameter of a macro stands for. */
-static bool at_parameter(const tvm_asm *as, uint32_t *slot) {
-    const tvm_token *token = tvm_asm_peek(as);
-    if (token->kind != TVM_TOKEN_NAME || !tvm_asm_is(as, tvm_asm_ahead(as, 1), "[")) return false;
-    const tvm_symbol *symbol =
-        tvm_symbols_find(&as->statics.names, tvm_token_text(as->text.source, token), token->length);
-    if (!symbol || symbol->value.kind != TVM_VALUE_TENSOR) return false;
-    *slot = symbol->value.as.tensor.slot;
-    return true;
-}
-
-bool tvm_asm_at_part(tvm_asm *as) {
-    uint32_t slot = TVM_NONE;
-    if (as->text.version < TVM_LANGUAGE_OF_TENSORS) return false;
-    bool found = tvm_asm_at_local(as) ? at_variable(as, &slot) : at_parameter(as, &slot);
-    return found && slot != TVM_NONE && tvm_asm_kernel(as)->slots[slot].kind == TVM_SLOT_REGISTER;
-}
 
 /* ---- the list ---- */
 

@@ -4,8 +4,6 @@
 
 #include "state.h"
 
-/* Is the cursor at a register tensor, and the list of its part behind that? */
-bool tvm_asm_at_part(tvm_asm *as);
 /* The part of the tensor *value; the cursor is behind the bracket, the token. Each item of the list is for a
  * dimension: a range `from:end`, of which either may be left out; an index, which leaves the dimension out;
  * or None, a new dimension of extent 1. Dimensions without an item are whole. */

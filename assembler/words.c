@@ -59,7 +59,7 @@ static bool is_named(const tvm_op_info *info, const tvm_operand_desc *desc) {
 
 static void give_operand(const visitor *v, const tvm_op_info *info, const tvm_operand_desc *desc) {
     const tvm_operand_words *words = tvm_words_of(desc->kind);
-    tvm_word_kind kind = desc->kind == 'F' ? TVM_WORD_FLAG : TVM_WORD_OPERAND;
+    tvm_word_kind kind = desc->kind == 'F' || desc->kind == 'U' ? TVM_WORD_FLAG : TVM_WORD_OPERAND;
     if ((v->kind == kind && is_named(info, desc)) || (v->kind == TVM_WORD_CHOICE && words))
         v->visit(v->context, v->kind, desc->name, desc->name_length);
     for (unsigned i = 0; v->kind == TVM_WORD_VALUE && words && i < words->count; i++)

@@ -347,6 +347,8 @@ static void put_result(gen *g, row *r, const tvm_operand_desc *desc) {
         else if (gen_one_in(g, 3))
             put_optional_layout(g, r);
         return;
+    case 'U': /* of the text alone */
+        return;
     case 'P':
         type->packing =
             tvm_dtype_is_lowbit(type->dtype) && gen_one_in(g, 3) ? TVM_PACKING_PAIR : TVM_PACKING_LINEAR;
