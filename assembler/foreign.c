@@ -7,6 +7,7 @@ const tvm_foreign tvm_foreign_words[] = {
     {"sigmoid", "sigmoid x is 1 / (1 + exp(-x))", "exp"},
     {"relu", "relu x is max of x and 0.0", "max"},
     {"clamp", "the instruction is 'clip x, low, high'", "clip"},
+    {"sum", "'reduce sum, %x, axis', or (version 7) 'sum(%x, axis)'", "reduce"},
     {"arange", "the indices along an axis are iota", "iota"},
     {"program_id", "the block's place is block.x, block.y and block.z", NULL},
     {"zeros", "'alloc-register f32[16, 16], init 0.0'", "alloc-register"},

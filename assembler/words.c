@@ -52,6 +52,16 @@ static void give_types(const visitor *v) {
     for (size_t i = 0; i < count && i < TVM_DTYPE_COUNT_MAX; i++) give(v, TVM_DTYPE_TEXT(types[i]));
 }
 
+/* Those that are called by their words alone. */
+static void give_reductions(const visitor *v) {
+    const tvm_operand_words *words = tvm_op_first_words(TVM_OP_REDUCE);
+    for (unsigned i = 0; i < words->count; i++) {
+        const char *name = words->names[i];
+        size_t length = strlen(name);
+        if (tvm_op_by_name(name, length) == TVM_OP_COUNT && !tvm_asm_is_function(name, length)) give(v, name);
+    }
+}
+
 /* May the operand stand behind its name? (tvm_asm_operand_named) */
 static bool is_named(const tvm_op_info *info, const tvm_operand_desc *desc) {
     return desc->optional || strchr("NADLSW", desc->kind) || info->traits & TVM_TRAIT_SYNTAX;
@@ -116,6 +126,7 @@ void tvm_words_each(tvm_word_kind kind, tvm_word_visit *visit, void *context) {
         break;
     case TVM_WORD_FUNCTION:
         give_names(&v, tvm_asm_function_name);
+        give_reductions(&v);
         for (unsigned op = TVM_EXPR_HAS; op <= TVM_EXPR_LIMIT; op++) give(&v, tvm_expr_op_info(op)->text);
         break;
     case TVM_WORD_ATOM:
