@@ -164,13 +164,13 @@ static void prove_all(prover *p) {
     }
     walk_all(p);
     if (!p->no_memory && !p->too_long) prove_compare_teams(p);
-    if (!p->waits_alone)
-        prove_fail(p, &p->proof->deadlocks, TVM_NOT_PROVED, p->odd_wait, TVM_NONE,
-                   "%s waits for another team: that it arrives as often is not looked at",
-                   prove_mnemonic(p, p->odd_wait));
+    bool walked = !p->too_long;
+    p->most_work = p->proof->steps + PROVE_WORK;
+    if (!p->waits_alone && !p->no_memory && walked) prove_turns(p);
     if (!p->too_long) return;
-    prove_fail(p, &p->proof->races, TVM_NOT_PROVED, TVM_NONE, TVM_NONE,
-               "the kernel has too many states to look at");
+    if (!walked)
+        prove_fail(p, &p->proof->races, TVM_NOT_PROVED, TVM_NONE, TVM_NONE,
+                   "the kernel has too many states to look at");
     if (p->cell_count == 0) return; /* then nothing waits for what may not come */
     prove_fail(p, &p->proof->deadlocks, TVM_NOT_PROVED, TVM_NONE, TVM_NONE,
                "the kernel has too many states to look at");
@@ -197,6 +197,7 @@ tvm_status tvm_prove(const tvm_ir_program *program, uint32_t kernel, tvm_proof *
     p->kernel = &program->kernels[kernel];
     p->proof = proof;
     p->modulus = 1;
+    p->most_work = PROVE_WORK;
     p->waits_alone = true;
     prove_all(p);
     bool no_memory = p->no_memory;

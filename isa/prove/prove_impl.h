@@ -150,6 +150,7 @@ typedef struct prover {
     const tvm_ir_kernel *kernel;
     tvm_proof *proof;
     bool no_memory, restart, too_long;
+    uint64_t most_work;
     bool gathers;     /* who uses which mbarrier; no accesses */
     int32_t *tracked; /* by slot: a scalar, or -1 */
     prove_scalar *scalars;
@@ -234,14 +235,30 @@ void prove_arrive(prover *p, uint32_t context, prove_state *state, uint32_t insn
 void prove_wait(prover *p, uint32_t context, prove_state *state, uint32_t insn);
 void prove_bring(prover *p, uint32_t context, const prove_state *state, const prove_site *site);
 /* The cell of mbarriers at an operand; PROVE_NO_CELL. */
+/* Does the wait belong to a ring of that team, or its own mbarrier? */
+bool prove_is_of_token(const prover *p, uint32_t context, uint16_t cell);
 uint16_t prove_cell_at(const prover *p, const prove_state *state, const tvm_operand *operand);
 void prove_compare_teams(prover *p);
+
+/* ---- turns.c ---- */
+
+/* Do all teams of roles come to their ends, whose waits are for rings? Else says what is not known. */
+void prove_turns(prover *p);
 
 /* ---- walk.c ---- */
 
 void prove_walk(prover *p);
 bool prove_copy_state(prover *p, prove_state *to, const prove_state *from);
 void prove_free_state(prove_state *state);
+/* Where a state stands behind an instruction. */
+static inline uint32_t behind(uint32_t insn) {
+    return 2 * (insn + 1);
+}
+void prove_forget(prover *p, prove_state *state, uint32_t slot);
+/* At a loop, to its head; at its end, to the head of the next turn; from its head out. */
+void prove_enter_loop(prover *p, prove_state *state, uint32_t loop);
+void prove_turn_loop(prover *p, prove_state *state, uint32_t loop);
+void prove_leave_loop(prover *p, prove_state *state, uint32_t loop);
 /* Accounts for work; too much ends the walk. */
 void prove_charge(prover *p, uint64_t work);
 /* Adds the bytes; false: they were there, or out of memory. */

@@ -147,6 +147,12 @@ static bool takes(const prove_token *token, uint32_t context, uint16_t cell) {
                                              : (token->consumers >> context & 1) && token->full == cell;
 }
 
+bool prove_is_of_token(const prover *p, uint32_t context, uint16_t cell) {
+    for (uint32_t t = 0; t < p->token_count; t++)
+        if (!p->tokens[t].broken && takes(&p->tokens[t], context, cell)) return true;
+    return false;
+}
+
 static uint32_t pending_of(const prover *p, const tvm_insn *insn) {
     const tvm_operand *operands = tvm_operands(p->kernel, insn);
     if (insn->op != TVM_OP_ARRIVE_BARRIER) return 0;

@@ -134,16 +134,12 @@ static void push(paths *w, const prove_state *state, uint32_t at) {
     w->waiting[w->count++].at = at;
 }
 
-static void forget(prover *p, prove_state *state, uint32_t slot) {
+void prove_forget(prover *p, prove_state *state, uint32_t slot) {
     if (slot != TVM_NONE && p->tracked[slot] >= 0) state->values[p->tracked[slot]] = (prove_value){0};
 }
 
-static uint32_t behind(uint32_t insn) {
-    return 2 * (insn + 1);
-}
-
-static void leave_loop(prover *p, prove_state *state, uint32_t loop) {
-    forget(p, state, p->kernel->insns[loop].result);
+void prove_leave_loop(prover *p, prove_state *state, uint32_t loop) {
+    prove_forget(p, state, p->kernel->insns[loop].result);
     state->at = behind(p->kernel->insns[loop].match);
 }
 
@@ -155,23 +151,23 @@ static bool turn(paths *w, prove_state *state, uint32_t at) {
     int more = prove_goes_on(p, state, loop);
     if (more < 0) {
         push(w, state, behind(loop->match));
-        if (!p->no_memory) forget(p, &w->waiting[w->count - 1], loop->result);
+        if (!p->no_memory) prove_forget(p, &w->waiting[w->count - 1], loop->result);
         state->sure = false;
     }
     if (more == 0)
-        leave_loop(p, state, at);
+        prove_leave_loop(p, state, at);
     else
         state->at = behind(at);
     return true;
 }
 
-static void enter_loop(prover *p, prove_state *state, uint32_t at) {
+void prove_enter_loop(prover *p, prove_state *state, uint32_t at) {
     const tvm_insn *loop = &p->kernel->insns[at];
     if (loop->op == TVM_OP_FOR) prove_assign(p, state, loop->result, prove_first_turn(p, state, loop));
     state->at = 2 * at + 1;
 }
 
-static void next_turn(prover *p, prove_state *state, uint32_t at) {
+void prove_turn_loop(prover *p, prove_state *state, uint32_t at) {
     const tvm_insn *loop = &p->kernel->insns[at];
     if (loop->op == TVM_OP_FOR) prove_assign(p, state, loop->result, prove_next_turn(p, state, loop));
     state->at = 2 * at + 1;
@@ -192,7 +188,7 @@ static void branch(paths *w, prove_state *state, uint32_t at) {
 static bool close(paths *w, prove_state *state, uint32_t at) {
     uint32_t opener = w->p->kernel->insns[at].match;
     if (tvm_insn_class(&w->p->kernel->insns[opener]) == TVM_CLASS_LOOP) {
-        next_turn(w->p, state, opener);
+        prove_turn_loop(w->p, state, opener);
         return true;
     }
     state->at = behind(at);
@@ -232,7 +228,7 @@ static void step(paths *w, prove_state *state, uint32_t at) {
     if (insn->op == TVM_OP_LET && p->tracked[insn->result] >= 0)
         prove_assign(p, state, insn->result, prove_eval(p, state, tvm_operands(p->kernel, insn)[0].value));
     else
-        forget(p, state, insn->result);
+        prove_forget(p, state, insn->result);
     state->at = behind(at);
 }
 
@@ -244,7 +240,7 @@ static bool go(paths *w, prove_state *state) {
     switch (tvm_insn_class(insn)) {
     case TVM_CLASS_LOOP:
         if (state->at & 1) return turn(w, state, at);
-        enter_loop(p, state, at);
+        prove_enter_loop(p, state, at);
         return true;
     case TVM_CLASS_BRANCH:
         branch(w, state, at);
@@ -259,9 +255,9 @@ static bool go(paths *w, prove_state *state) {
         return true;
     case TVM_CLASS_JUMP:
         if (insn->op == TVM_OP_BREAK)
-            leave_loop(p, state, insn->match);
+            prove_leave_loop(p, state, insn->match);
         else
-            next_turn(p, state, insn->match);
+            prove_turn_loop(p, state, insn->match);
         return true;
     case TVM_CLASS_EXIT:
         return false;
@@ -273,7 +269,7 @@ static bool go(paths *w, prove_state *state) {
 
 void prove_charge(prover *p, uint64_t work) {
     p->proof->steps += work;
-    if (p->proof->steps > PROVE_WORK) p->too_long = true;
+    if (p->proof->steps > p->most_work) p->too_long = true;
 }
 
 static bool goes_on(prover *p) {
