@@ -295,6 +295,25 @@ static void run_program(const char *folder, const shipped_program *of, tally *al
     count(good, path);
 }
 
+/* The verifier with proofs accepts what is proved alone, and says what is missing. */
+static bool verifies(const char *order, tvm_status expected) {
+    char text[512];
+    tvm_ir_program *program = NULL;
+    tvm_diags diags = {0};
+    snprintf(text, sizeof text,
+             ".vasm 3\n.kernel k(y: global f32[64])\n.warps 2\n.grid 1\n%%s = alloc-shared f32[64]\n"
+             "store-shared %%s, alloc-register(f32[64], spatial(64), init 1.0)\n%s\n"
+             "store-global y, load-shared(%%s, flatten(column_spatial(2, 32)))\n.end\n",
+             order);
+    if (tvm_assemble_text(text, strlen(text), "t.vasm", NULL, &program, NULL) != TVM_OK) abort();
+    bool good = tvm_verify_proved(program, &diags) == expected && diags.count == (expected != TVM_OK);
+    if (diags.count)
+        good = good && diags.items[0].line == 8 && strstr(diags.items[0].message, "races on shared") != NULL;
+    tvm_diags_free(&diags);
+    tvm_ir_program_free(program);
+    return good;
+}
+
 static const shipped_program programs[] = {
     {"argmax.vasm", NULL, 4, 4, 1},
     {"attention.vasm", NULL, 0, 6, 0},
@@ -345,6 +364,8 @@ int main(int argc, char **argv) {
         free_paths(mistakes);
         free_paths(others);
         count(shipped.refuted + shipped.open >= 60, "enough mutants are refused");
+        count(verifies("sync", TVM_OK), "tvm_verify_proved accepts");
+        count(verifies("sync-warp", TVM_INVALID), "tvm_verify_proved refuses");
     }
     say("seeded", &seeded);
     say("cases", &cases);

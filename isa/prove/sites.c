@@ -424,7 +424,7 @@ static bool is_own(const prove_site *a, const prove_site *b, const int64_t *dist
 static bool compare(prover *p, prove_site *a, prove_site *b, const int64_t *distance, bool warps,
                     prove_pair *pair) {
     uint32_t count = elements_of(b), index[TVM_MAX_RANK] = {0};
-    bool found = false;
+    unsigned found = 0;
     if (is_own(a, b, distance)) return false;
     if (!find_holders(p, a) || !find_holders(p, b)) return true;
     prove_charge(p, count);
@@ -435,15 +435,16 @@ static bool compare(prover *p, prove_site *a, prove_site *b, const int64_t *dist
                  second = warps ? b->warps[e] : b->threads[e];
         if (first == second && first != PROVE_SEVERAL) continue;
         bool clear = a->threads[other] != PROVE_SEVERAL && b->threads[e] != PROVE_SEVERAL;
-        if (found && !clear) continue;
-        found = true;
+        unsigned telling = !clear ? 1 : a->threads[other] / 32 == b->threads[e] / 32 ? 2 : 3;
+        if (telling <= found) continue;
+        found = telling;
         memcpy(pair->index, index, sizeof index);
         pair->first = a->threads[other];
         pair->second = b->threads[e];
-        if (clear) break; /* else another element may tell more */
+        if (telling == 3) break; /* threads of different warps, as the sanitizer names them */
     }
-    pair->certain = found;
-    return found;
+    pair->certain = found > 0;
+    return found > 0;
 }
 
 /* The number of element e of the tile among the root's elements, that of the place's first one left out. */
