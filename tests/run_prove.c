@@ -326,7 +326,7 @@ static const shipped_program programs[] = {
     {"layer_norm.vasm", NULL, 11, 11, 11},
     {"matmul.vasm", NULL, 9, 9, 9},
     {"matmul.vasm", "T=i8", 9, 9, 1},
-    {"matmul_lowbit_u4.vasm", NULL, 10, 2, 12},
+    {"matmul_lowbit_u4.vasm", NULL, 11, 3, 18},
     {"matmul_simple.vasm", NULL, 2, 2, 2},
     {"matmul_u3.vasm", NULL, 2, 2, 2},
     {"quantize_rows.vasm", NULL, 18, 18, 18},

@@ -28,6 +28,9 @@
  * never beside it; and what a team did before it let go of the ring comes before what it does after it has
  * taken it again. Two teams may touch the same elements, one of them writing, only if both hold one ring from
  * its two sides meanwhile (rings.c).
+ * Half of a ring is an mbarrier at which each of some teams arrives at most once, and for which each of
+ * others waits at most once: its only phase that is waited for comes after all that the former did before
+ * they arrived.
  *
  * The checker and the prover are one pass: nothing is searched for but which pairs of mbarriers are rings,
  * and a wrong guess is found by the walk. So there is no certificate: who doubts a proof runs the pass again.

@@ -8,7 +8,7 @@ enum {
     PROVE_CONTEXTS = TVM_MAX_TEAMS + 1, /* 0: the block's own; then the teams of its roles */
     PROVE_TOKENS = 64,
     PROVE_VALUES = 64,         /* different ones that a scalar may have before it counts as unknown */
-    PROVE_WORK = 1 << 21,      /* steps, of some 10 ns each, that a kernel may take */
+    PROVE_WORK = 3 << 19,      /* steps, of some 10 ns each, that a kernel may take */
     PROVE_UNKNOWN = INT32_MIN, /* an index */
     PROVE_ALIGNED              /* an index that is a multiple of the tile's extent */
 };
@@ -116,7 +116,7 @@ typedef struct prove_cell {
 } prove_cell;
 
 typedef struct prove_token {
-    uint16_t full, empty; /* cells; of a team's own mbarrier the same */
+    uint16_t full, empty; /* cells; of a team's own mbarrier the same; PROVE_NO_CELL: half of a ring */
     uint32_t producers, consumers;
     bool broken;
 } prove_token;
@@ -231,6 +231,8 @@ bool prove_frees(prover *p, const prove_state *state, uint32_t insn);
 
 bool prove_find_cells(prover *p);
 void prove_find_tokens(prover *p);
+/* What a team holds where its role begins. */
+uint64_t prove_held_first(const prover *p, uint32_t context);
 void prove_arrive(prover *p, uint32_t context, prove_state *state, uint32_t insn);
 void prove_wait(prover *p, uint32_t context, prove_state *state, uint32_t insn);
 void prove_bring(prover *p, uint32_t context, const prove_state *state, const prove_site *site);

@@ -106,6 +106,15 @@ static bool is_own(const prove_cell *cell) {
            bits_of(cell->arrive_by) == 1 && !(cell->bring_by & ~cell->arrive_by);
 }
 
+/* An mbarrier at which teams arrive once, and for which others wait once: half of a ring. The former hold it
+ * from the beginning of their roles to the arrival, the latter from the wait to the end. */
+static bool is_once(const prover *p, const prove_cell *cell) {
+    uint32_t before = cell->arrive_by, after = cell->wait_by;
+    return !cell->wild && !cell->open && before && after && !(before & after) &&
+           !(cell->bring_by & ~before) && cell->arrivals == bits_of(before) &&
+           is_of_one_group(p, before | after);
+}
+
 static void add_token(prover *p, uint32_t full, uint32_t empty) {
     if (p->token_count == PROVE_TOKENS) return;
     if (full != empty) p->rings |= UINT64_C(1) << p->token_count;
@@ -117,10 +126,21 @@ static void add_token(prover *p, uint32_t full, uint32_t empty) {
 
 void prove_find_tokens(prover *p) {
     for (uint32_t f = 0; f < p->cell_count; f++) {
+        uint32_t before = p->token_count;
         if (is_own(&p->cells[f])) add_token(p, f, f);
         for (uint32_t e = 0; e < p->cell_count; e++)
             if (e != f && is_ring(p, &p->cells[f], &p->cells[e])) add_token(p, f, e);
+        if (p->token_count == before && is_once(p, &p->cells[f])) add_token(p, f, PROVE_NO_CELL);
     }
+}
+
+uint64_t prove_held_first(const prover *p, uint32_t context) {
+    uint64_t held = 0;
+    for (uint32_t t = 0; t < p->token_count && !p->gathers; t++)
+        if (p->tokens[t].empty == PROVE_NO_CELL && !p->tokens[t].broken &&
+            p->tokens[t].producers >> context & 1)
+            held |= UINT64_C(1) << t;
+    return held;
 }
 
 /* ---- by turns ---- */

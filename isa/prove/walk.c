@@ -210,7 +210,7 @@ static void begin_role(prover *p, prove_state *state, uint32_t at) {
         if (!prove_copy_state(p, start, state)) return;
         context->start_count++;
         start->record_count = 0;
-        start->held = 0;
+        start->held = prove_held_first(p, c);
         start->at = 2 * context->from;
         prove_assign(p, start, p->kernel->insns[at].result, prove_exact(context->index));
     }
