@@ -15,7 +15,7 @@ from decoder_kit import VOCABULARY, tiny_model  # noqa: E402
 from tokenizers import Tokenizer, models, pre_tokenizers  # noqa: E402
 
 from tilusvm.__main__ import main  # noqa: E402
-from tilusvm.transformers import Decoder, TilusConfig, _console  # noqa: E402
+from tilusvm.transformers import Decoder, TilusConfig, _console, accelerate_  # noqa: E402
 
 pytestmark = pytest.mark.transformers
 TEMPLATE = (
@@ -210,3 +210,24 @@ def test_bad_folders(folder, damage, monkeypatch, capsys):
 def test_bench_refuses(folder, option, message, monkeypatch, capsys):
     status, _, err = run(monkeypatch, capsys, "", "bench", folder, option, 0)
     assert status == 1 and message in err
+
+
+@pytest.mark.parametrize("options", [[], ["--one-by-one"], ["--type", "u8", "--group", "32"]])
+def test_serve(folder, model, monkeypatch, options):
+    """transformers' server on the model with this package's kernels: what it answers is what the model says."""
+    testclient = pytest.importorskip("fastapi.testclient", reason="the server's packages are not installed")
+    uvicorn = pytest.importorskip("uvicorn", reason="the server's packages are not installed")
+    apps, loaded = [], []
+    monkeypatch.setattr(uvicorn.Server, "run", lambda self: apps.append(self.config.app))
+    monkeypatch.setattr(transformers.PreTrainedModel, "from_pretrained", transformers.PreTrainedModel.from_pretrained)
+    monkeypatch.setattr(_console, "accelerate_", lambda model: loaded.append(accelerate_(model)) or loaded[-1])
+    assert main(["serve", str(folder), "--device", "cpu", *options]) == 0
+    client = testclient.TestClient(apps[0])
+    asked = {"messages": [{"role": "user", "content": "w20 w21"}], "max_tokens": 4, "temperature": 0, "stream": False}
+    said = client.post("/v1/chat/completions", json={"model": str(folder), **asked})
+    assert said.status_code == 200, said.text
+    (served,) = loaded
+    assert served.config._attn_implementation.startswith("tilusvm") and hasattr(served, "tilusvm_report")
+    prompt = torch.tensor([[5, 20, 21, 6]])
+    wanted = model.generate(prompt, max_new_tokens=4, do_sample=False)[0, 4:].tolist()
+    assert said.json()["choices"][0]["message"]["content"].split() == words(wanted).split()

@@ -32,7 +32,7 @@ def rank_of(kind, tensors, axis, begin, end, whole):
     """The layer of a rank whose part of the axis is from begin to end; whole: inputs and outputs of all ranks."""
     sizes = {"in": whole[0], "out": whole[1], axis: end - begin}
     cut = {name: kind.cut(name, tensor, axis, begin, end) for name, tensor in tensors.items()}
-    return kind.linear(cut, sizes["in"], sizes["out"])
+    return kind.linear(cut, sizes["in"], sizes["out"], torch.float16)
 
 
 @pytest.mark.parametrize("type,group,zeros", LAYOUTS)
@@ -244,8 +244,8 @@ def test_configurations():
         scheme.Scheme.from_config({"groups": 64})
     with pytest.raises(ValueError, match="type must be"):
         scheme.Scheme.from_config({"type": "u9"})
-    with pytest.raises(tilusvm.UnsupportedError, match="quantized by gptq: tvm-pack --from=auto MODEL -o FOLDER"):
-        scheme.Scheme.from_config({"quant_method": "gptq", "bits": 4})
+    with pytest.raises(tilusvm.UnsupportedError, match="quantized by mxfp4: tvm-pack --from=auto MODEL -o FOLDER"):
+        scheme.Scheme.from_config({"quant_method": "mxfp4"})
     with pytest.raises(tilusvm.UnsupportedError, match="'quark', which is not supported"):
         scheme.Scheme.from_config({"quant_method": "quark"})
 

@@ -11,6 +11,7 @@ if torch is None:
 if importlib.util.find_spec("sglang") is None:
     pytest.skip("sglang is not installed", allow_module_level=True)
 
+from foreign_kit import FORMATS  # noqa: E402
 from torch_kit import close  # noqa: E402
 
 import tilusvm  # noqa: E402
@@ -23,7 +24,7 @@ from sglang.srt.arg_groups.choices import QUANTIZATION_CHOICES  # noqa: E402
 from sglang.srt.layers import linear as sglang_linear  # noqa: E402
 from sglang.srt.layers.quantization import get_quantization_config  # noqa: E402
 
-from tilusvm.sglang.quantization import TilusConfig  # noqa: E402
+from tilusvm.sglang.quantization import TilusConfig, TilusMoEMethod  # noqa: E402
 
 HIDDEN = 256
 MAPPING = {"qkv_proj": ["q_proj", "k_proj", "v_proj"], "gate_up_proj": ["gate_proj", "up_proj"]}
@@ -69,7 +70,7 @@ def test_what_is_registered():
     tilusvm.sglang.register()
     assert QUANTIZATION_CHOICES.count("tilusvm") == 1
     with pytest.raises(tilusvm.UnsupportedError, match="tvm-pack --from=auto"):
-        TilusConfig.from_config({"quant_method": "gptq"})
+        TilusConfig.from_config({"quant_method": "mxfp4"})
 
 
 @pytest.mark.parametrize("source", ["plain", "packed"])
@@ -128,3 +129,53 @@ def test_gate_and_up(rank):
         load(layer, up[1]["packed"], 1)
         own = slice(at * 128, (at + 1) * 128)
         assert torch.equal(finish(layer), torch.cat([gate[0].dequantize()[own], up[0].dequantize()[own]]))
+
+
+@pytest.mark.parametrize("name", ["gptq", "awq", "compressed-tensors", "fp8 of blocks"])
+def test_checkpoints_of_others(rank, name):
+    config, make = FORMATS[name]
+    taken = TilusConfig.from_config({**config, "packed_modules_mapping": MAPPING, "hf_config": None})
+    up, down = make(512, 512), make(512, 512)
+    for at in range(2):
+        rank(at, 2)
+        words = {"bias": False, "params_dtype": torch.float16, "quant_config": taken}
+        first = sglang_linear.ColumnParallelLinear(512, 512, prefix="a.up", **words)
+        second = sglang_linear.RowParallelLinear(512, 512, prefix="a.down", reduce_results=False, **words)
+        load(first, up[1])
+        load(second, down[1])
+        own = slice(at * 256, (at + 1) * 256)
+        close(finish(first), up[0][own], 1e-3)
+        close(finish(second), down[0][:, own], 1e-3)
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_experts(ranks):
+    """The method of mixtures, as SGLang's layer calls it: experts loaded one by one, an expert that is another rank's,
+    and the factor of the routed ones; the sum over the ranks is the mixture of the dequantized weights."""
+    width, count = 128, 4
+    plain = {"w1": torch.randn(count, width, HIDDEN) / 16, "w3": torch.randn(count, width, HIDDEN) / 16,
+             "w2": torch.randn(count, HIDDEN, width) / 11}  # fmt: skip
+    x, index, factors = torch.randn(5, HIDDEN).half(), torch.randint(-1, count, (5, 2)), torch.rand(5, 2)
+    runner = types.SimpleNamespace(activation="silu", routed_scaling_factor=2.5)
+    names = {shard: f"mlp.experts.{{}}.{shard}" for shard in plain}
+    total, exact = (torch.zeros(5, HIDDEN, dtype=torch.float64) for _ in range(2))
+    for at in range(ranks):
+        layer = torch.nn.Module()
+        layer.moe_runner_config, layer.moe_tp_rank, layer.moe_tp_size = runner, at, ranks
+        layer._map_global_expert_id_to_local_expert_id = lambda i: i if i < count else -1
+        method = TilusMoEMethod(quantization().scheme, names)
+        method.create_weights(layer, count, HIDDEN, width // ranks, torch.float16, weight_loader=None)
+        method.create_moe_runner(layer, runner)
+        for shard, stack in plain.items():
+            param = layer.w2_weight if shard == "w2" else layer.w13_weight
+            for i in range(count + 1):
+                param.weight_loader(param, stack[i % count], "weight", shard, i)
+        method.process_weights_after_loading(layer)
+        chosen = types.SimpleNamespace(topk_weights=factors, topk_ids=index)
+        given = types.SimpleNamespace(hidden_states=x, topk_output=chosen)
+        total += method.apply(layer, given).hidden_states.double()
+        both, down = layer.tilus_before[0].dequantize().double(), layer.tilus_down.dequantize().double()
+        for token, k in ((t, k) for t in range(5) for k in range(2) if index[t, k] >= 0):
+            gate, up = (both[index[token, k]] @ x[token].double()).chunk(2)
+            exact[token] += 2.5 * factors[token, k] * (down[index[token, k]] @ (torch.nn.functional.silu(gate) * up))
+    close(total, exact, 6e-3)

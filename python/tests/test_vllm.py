@@ -3,6 +3,7 @@ torch's in float64."""
 
 import dataclasses
 import importlib.util
+import json
 import types
 
 import pytest
@@ -13,6 +14,8 @@ if torch is None:
 if importlib.util.find_spec("vllm") is None:
     pytest.skip("vllm is not installed: tests/vllm.test installs it", allow_module_level=True)
 
+import safetensors.torch  # noqa: E402
+from foreign_kit import FORMATS as FOREIGN  # noqa: E402
 from torch_kit import close  # noqa: E402
 
 import tilusvm  # noqa: E402
@@ -105,8 +108,8 @@ def test_what_is_registered():
     assert AttentionBackendEnum.CUSTOM.get_class() is TilusAttentionBackend
     assert TilusConfig.override_quantization_method({"quant_method": "gptq"}, "tilusvm") == "tilusvm"
     assert TilusConfig.override_quantization_method({"quant_method": "gptq"}, None) is None
-    with pytest.raises(tilusvm.UnsupportedError, match="quantized by awq: tvm-pack"):
-        TilusConfig.from_config({"quant_method": "awq", "bits": 4})
+    with pytest.raises(tilusvm.UnsupportedError, match="quantized by mxfp4: tvm-pack"):
+        TilusConfig.from_config({"quant_method": "mxfp4"})
 
 
 @pytest.mark.parametrize("source", ["plain", "packed"])
@@ -185,6 +188,55 @@ def test_gate_and_up(rank, ranks):
         own = slice(at * size, (at + 1) * size)
         exact = torch.cat([gate[0].dequantize()[own], up[0].dequantize()[own]])
         assert torch.equal(weights(finish(layer)), exact)
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+@pytest.mark.parametrize("name", ["gptq", "awq", "compressed-tensors", "fp8 of blocks"])
+def test_checkpoints_of_others(rank, name, ranks):
+    """Are taken over by --quantization tilusvm: columns, rows, and queries, keys and values."""
+    config, make = FOREIGN[name]
+    taken = TilusConfig.from_config(config)
+    taken.packed_modules_mapping = MAPPING
+    words = {"bias": False, "params_dtype": torch.float16, "quant_config": taken}
+    column, row = make(512, 512), make(512, 512)
+    parts = {"q": make(512, 512), "k": make(512, 256), "v": make(512, 256)}
+    for at in range(ranks):
+        rank(at, ranks)
+        size = 512 // ranks
+        layers = [
+            vllm_linear.ColumnParallelLinear(512, 512, prefix="a.up", **words),
+            vllm_linear.RowParallelLinear(512, 512, prefix="a.down", **words),
+            vllm_linear.QKVParallelLinear(512, 64, 8, 4, prefix="a.qkv_proj", **words),
+        ]
+        load(layers[0], column[1])
+        load(layers[1], row[1])
+        for shard, (_, tensors) in parts.items():
+            load(layers[2], tensors, shard)
+        own = slice(at * size, (at + 1) * size)
+        half = slice(at * size // 2, (at + 1) * size // 2)
+        wanted = [column[0][own], row[0][:, own]]
+        wanted.append(torch.cat([parts["q"][0][own], parts["k"][0][half], parts["v"][0][half]]))
+        for layer, exact in zip(layers, wanted):
+            close(weights(finish(layer)), exact, 1e-3)
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_batch_invariance(rank, monkeypatch, asked):
+    """Where it is asked for, the bits of a row do not depend on how many there are."""
+    if asked:
+        monkeypatch.setenv("VLLM_BATCH_INVARIANT", "1")
+    _, tensors = whole(128)
+    layer = vllm_linear.ReplicatedLinear(
+        HIDDEN, 128, bias=False, params_dtype=torch.float16, quant_config=quantization(), prefix="a.b"
+    )
+    load(layer, tensors["packed"])
+    x = torch.randn(70, HIDDEN).half()
+    finish(layer)
+    assert [linear.batch_invariant for linear in layer.tilus] == [asked]
+    if asked:
+        every = layer(x)[0]
+        for rows in (1, 7, 33):
+            assert torch.equal(layer(x[:rows])[0], every[:rows])
 
 
 def test_a_replicated_layer_and_what_stays(rank):
@@ -312,7 +364,11 @@ def test_experts(ranks):
     close(total, exact, 6e-3)
 
 
-def test_experts_that_are_refused():
+def test_experts_that_are_refused(monkeypatch):
+    monkeypatch.setenv("VLLM_BATCH_INVARIANT", "1")
+    with pytest.raises(NotImplementedError, match="experts are not batch-invariant, as is asked for: skip them"):
+        mixture_layer(2, 64, 0, 1)
+    monkeypatch.delenv("VLLM_BATCH_INVARIANT")
     with pytest.raises(NotImplementedError, match="swigluoai are not supported: skip them"):
         mixture_layer(2, 64, 0, 1, activation="swigluoai")
 
@@ -322,7 +378,7 @@ def test_experts_that_are_refused():
 FORMATS = ["", "f8_e4m3", "u8,u4", "u4+zeros", "u3,u2+zeros"]
 
 
-def exact_attention(q, k, v, window=0, cap=0.0):
+def exact_attention(q, k, v, window=0, cap=0.0, sinks=None):
     """The newest tokens of one sequence, causally; q [n, heads, d], k, v [tokens, kv_heads, d]; float64."""
     n, heads, d = q.shape
     tokens = k.shape[0]
@@ -332,6 +388,9 @@ def exact_attention(q, k, v, window=0, cap=0.0):
     place = torch.arange(tokens - n, tokens)[:, None] - torch.arange(tokens)
     hidden = (place < 0) | ((place >= window) if window else torch.zeros_like(place, dtype=torch.bool))
     scores = scores.masked_fill(hidden, float("-inf"))
+    if sinks is not None:
+        more = sinks.double()[:, None, None].expand(*scores.shape[:2], 1)
+        return torch.einsum("hqk,khd->qhd", torch.cat([scores, more], -1).softmax(-1)[..., :-1], v)
     return torch.einsum("hqk,khd->qhd", scores.softmax(-1), v)
 
 
@@ -460,13 +519,27 @@ def test_windows_and_caps(config, monkeypatch):
             engine.check(new, 4e-3, window, cap)
 
 
-def test_drafts_that_speculation_verifies(config, monkeypatch):
+@pytest.mark.parametrize("rows", [2, 4, 7, 16])
+def test_drafts_that_speculation_verifies(config, monkeypatch, rows):
     monkeypatch.setenv(VARIABLE, "f8_e4m3")
-    engine = Engine(config, speculative=3)
+    engine = Engine(config, speculative=rows - 1)
     engine.check({"a": 20, "b": 9}, 3e-3)
-    engine.check({"a": 4, "b": 4}, 0.08)
-    assert (engine.meta.decodes, engine.meta.queries) == (2, 4)
-    engine.check({"a": 4, "b": 2}, 0.08)  # not as many each
+    engine.check({"a": rows, "b": rows}, 0.08)
+    assert (engine.meta.decodes, engine.meta.queries) == (2, rows)
+    engine.check({"a": rows, "b": rows - 1}, 0.08)  # not as many each
+    engine.check({"a": 1, "b": 1}, 0.08)  # no drafts
+
+
+def test_sinks(config, monkeypatch):
+    """A score more of each head, as torch's softmax has it: prompts, steps, and prompts behind a prefix."""
+    monkeypatch.setenv(VARIABLE, "")
+    sinks = torch.randn(4)
+    engine = Engine(config, sinks=sinks)
+    assert TilusAttentionBackend.supports_sink()
+    for new in ({"a": 20, "b": 5}, {"a": 1, "b": 1}, {"a": 1, "b": 7}):
+        found, q = engine.step(new)
+        for name, out in found.items():
+            close(out, exact_attention(q[name], *engine.keys[name], sinks=sinks), 4e-3)
 
 
 def test_padding_of_graphs(config, monkeypatch):
@@ -496,7 +569,7 @@ def own_blocks():
 
 
 def test_attention_that_is_refused(config):
-    with pytest.raises(NotImplementedError, match="ALiBi or sinks"):
+    with pytest.raises(NotImplementedError, match="ALiBi"):
         TilusAttentionBackend.get_impl_cls()(4, 64, 1.0, alibi_slopes=[1.0] * 4)
     assert not TilusAttentionBackend.supports_head_size(72)
 
@@ -514,13 +587,17 @@ def alone(tmp_path):
     parallel_state.destroy_distributed_environment()
 
 
-def plain_model(folder):
-    """A Llama of random weights, in a folder; and in float64 what its layers are when they are quantized."""
+def tiny_model():
     transformers = pytest.importorskip("transformers")
     sizes = {"hidden_size": HIDDEN, "intermediate_size": 512, "num_hidden_layers": 2, "num_attention_heads": 4}
     words = {"num_key_value_heads": 2, "head_dim": 64, "vocab_size": 128, "max_position_embeddings": 256}
     config = transformers.LlamaConfig(**sizes, **words, tie_word_embeddings=False, initializer_range=0.1)
-    model = transformers.LlamaForCausalLM(config).half()
+    return transformers.LlamaForCausalLM(config).half()
+
+
+def plain_model(folder):
+    """A Llama of random weights, in a folder; and in float64 what its layers are when they are quantized."""
+    model = tiny_model()
     model.save_pretrained(folder)
     for module in model.modules():
         if type(module) is torch.nn.Linear:
@@ -528,17 +605,39 @@ def plain_model(folder):
     return model.double()
 
 
-def test_a_model(monkeypatch, alone, tmp_path):
-    """vLLM's own loader and Llama, on a plain checkpoint: a prompt and a step behind it, against transformers in
-    float64 with the dequantized weights."""
+def foreign_model(folder, name):
+    """One that another program has quantized, but for its head; and in float64 what that stands for."""
+    config, make = FOREIGN[name]
+    model = tiny_model()
+    model.save_pretrained(folder)
+    tensors = {}
+    for path, module in model.named_modules():
+        if type(module) is torch.nn.Linear and path != "lm_head":
+            weight, own = make(module.in_features, module.out_features)
+            tensors.update({f"{path}.{last}": tensor for last, tensor in own.items()})
+            module.weight.data = weight.float()
+        else:
+            own = module.named_parameters(recurse=False)
+            tensors.update({f"{path}.{last}": parameter.data for last, parameter in own})
+    safetensors.torch.save_file(tensors, folder / "model.safetensors")
+    said = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**said, "quantization_config": config}))
+    return model.double()
+
+
+@pytest.mark.parametrize("source", ["plain", "gptq", "awq", "compressed-tensors", "fp8 of blocks"])
+def test_a_model(monkeypatch, alone, tmp_path, source):
+    """vLLM's own loader and Llama, on a plain checkpoint and on those of others: a prompt and a step behind it, against
+    transformers in float64 with the dequantized weights."""
     monkeypatch.setenv(VARIABLE, "")
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setattr(
         type(current_platform), "get_attn_backend_cls",
         classmethod(lambda cls, selected, *rest, **words: selected.get_path()),
     )  # fmt: skip
-    exact = plain_model(tmp_path)
-    overrides = {"quantization_config": {"quant_method": "tilusvm", "group": 64, "skip": []}}
+    plain = source == "plain"
+    exact = plain_model(tmp_path) if plain else foreign_model(tmp_path, source)
+    overrides = {"quantization_config": {"quant_method": "tilusvm", "group": 64, "skip": []}} if plain else {}
     model_config = ModelConfig(
         model=str(tmp_path), tokenizer=str(tmp_path), skip_tokenizer_init=True, dtype="float16", max_model_len=128,
         quantization="tilusvm", hf_overrides=overrides, enforce_eager=True,

@@ -91,7 +91,7 @@ def info() -> None:
 
 
 def _models(given) -> None:
-    """chat and bench, which need torch and transformers."""
+    """chat, bench and serve, which need torch and transformers."""
     from .transformers import _console
 
     getattr(_console, given.command)(given)
@@ -101,13 +101,18 @@ def _add_models(commands) -> None:
     """The commands for a language model in a folder."""
     chat = commands.add_parser("chat", help="a chat with the language model of a folder")
     bench = commands.add_parser("bench", help="tokens a second of the language model of a folder")
-    for command in (chat, bench):
+    serve = commands.add_parser("serve", help="transformers' server of the language model of a folder")
+    for command in (chat, bench, serve):
         command.set_defaults(run=_models)
         command.add_argument("folder", type=Path, help="of a model of transformers, quantized or not")
         command.add_argument("--device", help="cuda, cuda:1, cpu (a GPU, where there is one)")
         command.add_argument("--type", help="quantizes the linear layers, as u4")
         command.add_argument("--group", type=int, default=128, help="inputs that share a scale (128)")
+    for command in (chat, bench):
         command.add_argument("--cache", metavar="TYPE", help="of the cache of keys and values, as u8")
+    serve.add_argument("--host", default="localhost", help="where it listens (localhost)")
+    serve.add_argument("--port", type=int, default=8000, help="(8000)")
+    serve.add_argument("--one-by-one", action="store_true", help="requests are not batched continuously")
     chat.add_argument("--system", metavar="TEXT", help="what the model is told first")
     chat.add_argument("--context", type=int, default=4096, help="tokens of a conversation at most (4096)")
     chat.add_argument("--new", type=int, help="tokens of an answer at most")

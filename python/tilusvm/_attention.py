@@ -25,6 +25,12 @@ def check_heads(op: str, d: int, dv: int):
         )
 
 
+def with_sinks(out: torch.Tensor, lse: torch.Tensor, sinks: torch.Tensor) -> torch.Tensor:
+    """out [tokens, heads, d] of a softmax over scores alone, as it is where each head has one more score, of sinks
+    [heads], whose value is zero: e^lse / (e^lse + e^sink) of it."""
+    return (out * torch.sigmoid(lse - sinks.float())[..., None]).to(out.dtype)
+
+
 def _check_attention(op, q, k, v, table, out_dtype):
     need(op, "q", q, dim=3)
     need(op, "k", k, dim=3 if table is None else 4)

@@ -13,13 +13,11 @@ from .._torch import torch
 from ..experts import Experts, tiles_of
 from ..nn import Linear
 from ..ops import swiglu
-from .parts import NAMES, cut_weight
+from .parts import cut_weight
 from .scheme import Scheme
 
-__all__ = ["ACTIVATIONS", "ExpertParts", "LinearParts", "PARAMETERS", "mixture", "product"]
+__all__ = ["ACTIVATIONS", "ExpertParts", "LinearParts", "mixture", "product"]
 
-#: The parameters of a layer: a plain weight, or the tensors of a packed one.
-PARAMETERS = ("weight", *NAMES)
 ACTIVATIONS = ("silu", "gelu", "gelu_tanh")  #: of experts, by swiglu
 
 
@@ -46,7 +44,7 @@ class LinearParts:
         rank's."""
         layer = self.names[part]
         try:
-            if name == "weight":
+            if name == "weight" and not self.scheme.has_packed("weight"):
                 self._linears[part] = self._quantized(layer, cut_weight(tensor, axis, begin, end))
                 return
             kind = self.scheme.kind(layer)
@@ -63,6 +61,9 @@ class LinearParts:
         scheme = self.scheme
         words = {"zeros": scheme.zeros, "scales": scheme.scales, "dtype": self.dtype}
         return Linear.from_float(linear, scheme.type_of(layer), scheme.group, **words)
+
+    def _made(self, layer, tensors, outputs):
+        return self.scheme.kind(layer).linear(tensors, self.inputs, outputs, self.dtype)
 
     def missing(self) -> list[int]:
         """The parts of which nothing has come."""
@@ -85,7 +86,7 @@ class LinearParts:
                 if linear is None and not self._tensors[part]:
                     raise ValueError("the files have neither its weight nor its packed weights")
                 if linear is None:
-                    linear = self.scheme.kind(layer).linear(self._tensors[part], self.inputs, self.sizes[part])
+                    linear = self._made(layer, self._tensors[part], self.sizes[part])
                 if linear.dtype != self.dtype:
                     raise ValueError(
                         f"its scales are {linear.dtype}, the model runs in {self.dtype}: serve it with "

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from .._torch import torch
-from .layers import ACTIVATIONS, PARAMETERS, ExpertParts, LinearParts, mixture, product, set_bias
+from .layers import ACTIVATIONS, ExpertParts, LinearParts, mixture, product, set_bias
 from .loader import head_loader, loader_of, whole_loader
 from .scheme import Scheme
 
@@ -101,6 +101,10 @@ class LinearMethod:
         """Is the model to have random weights?"""
         return False
 
+    def is_batch_invariant(self) -> bool:
+        """Are the bits of a row not to depend on the other rows?"""
+        return False
+
     def rank(self, layer: torch.nn.Module) -> int:
         """Of the layer, among those that share its weights."""
         return getattr(layer, "tp_rank", 0)
@@ -115,7 +119,7 @@ class LinearMethod:
         layer.tilus_parts = LinearParts(self.scheme, names, input_size_per_partition, sizes, params_dtype, device)
         layer.tilus_dummy = self.is_dummy()
         loader = self.loader(layer, extra_weight_attrs["weight_loader"])
-        for name in PARAMETERS:
+        for name in self.scheme.tensors:
             param = self.parameter(data=torch.empty(0, dtype=params_dtype), weight_loader=loader)
             param.parts, param.tensor_name = layer.tilus_parts, name
             layer.register_parameter(name, param)
@@ -136,7 +140,9 @@ class LinearMethod:
             parts.fill()
         wanted = sum(parts.sizes) if not hasattr(layer, "num_embeddings_per_partition") else 0
         linears = parts.finish()
-        _drop(layer, PARAMETERS)
+        _drop(layer, self.scheme.tensors)
+        for linear in linears:
+            linear.batch_invariant = self.is_batch_invariant()
         layer.tilus = torch.nn.ModuleList(linears)
         layer.weight_packed = linears[0].packed  # where LoRA looks for the device
         wanted = wanted or layer.num_embeddings_per_partition
@@ -172,6 +178,10 @@ class ExpertsMethod:
         """As of LinearMethod."""
         return False
 
+    def is_batch_invariant(self) -> bool:
+        """As of LinearMethod."""
+        return False
+
     def create(self, layer, names, experts, hidden, width, dtype, *, activation, rank, ranks, local) -> None:
         """The parameters of a layer. names: expert_names; local: a function of an expert's number that gives its place
         on this rank, or -1. NotImplementedError for an activation that no program has."""
@@ -179,6 +189,11 @@ class ExpertsMethod:
             raise NotImplementedError(
                 f"experts with the activation {activation} are not supported: skip them, by "
                 f'"skip": ["lm_head", "*.experts.*"] in the quantization_config'
+            )
+        if self.is_batch_invariant():
+            raise NotImplementedError(
+                "experts are not batch-invariant, as is asked for: skip them, by "
+                '"skip": ["lm_head", "*.experts.*"] in the quantization_config'
             )
         parts = ExpertParts(self.scheme, names, experts, hidden, width, dtype, torch.empty(0).device)
         layer.tilus_parts, layer.tilus_activation, layer.tilus_dummy = parts, activation, self.is_dummy()
@@ -191,7 +206,7 @@ class ExpertsMethod:
             return place != -1 if return_success else None
 
         for stack in ("w13", "w2"):
-            for name in PARAMETERS:
+            for name in self.scheme.tensors:
                 param = torch.nn.Parameter(torch.empty(0, dtype=dtype), requires_grad=False)
                 param.weight_loader, param.tensor_name = load, name
                 layer.register_parameter(f"{stack}_{name}", param)
@@ -203,7 +218,7 @@ class ExpertsMethod:
         if layer.tilus_dummy:
             parts.fill()
         before, down = parts.finish()
-        _drop(layer, [f"{stack}_{name}" for stack in ("w13", "w2") for name in PARAMETERS])
+        _drop(layer, [f"{stack}_{name}" for stack in ("w13", "w2") for name in self.scheme.tensors])
         layer.tilus_before, layer.tilus_down = torch.nn.ModuleList(before), down
         layer.w2_weight_packed = down.packed  # where LoRA looks for the device
 

@@ -83,8 +83,9 @@ class Packed(_Kind):
         return tensor[begin // self.group : -(-end // rows) * rows // self.group]
 
     @torch.no_grad()
-    def linear(self, tensors: Mapping[str, torch.Tensor], inputs: int, outputs: int) -> Linear:
-        """The layer of its tensors, cut, on their device; ValueError where they are not those of such a layer."""
+    def linear(self, tensors: Mapping[str, torch.Tensor], inputs: int, outputs: int, dtype: torch.dtype) -> Linear:
+        """The layer of its tensors, cut, on their device; ValueError where they are not those of such a layer. Scales
+        are of their own type, not of dtype, that of activations."""
         for name in ("packed", "scales"):
             if name not in tensors:
                 raise ValueError(f"there is no {name}")
@@ -139,7 +140,7 @@ class Rows(_Kind):
         return tensor.index_select(0, at)
 
     @torch.no_grad()
-    def linear(self, tensors: Mapping[str, torch.Tensor], inputs: int, outputs: int) -> Linear:
+    def linear(self, tensors: Mapping[str, torch.Tensor], inputs: int, outputs: int, dtype: torch.dtype) -> Linear:
         """As of Packed. UnsupportedError where no program multiplies groups of the cut's size."""
         if "scales" not in tensors or inputs % max(tensors["scales"].shape[0], 1):
             raise ValueError("there are no scales that fit the inputs")

@@ -15,13 +15,13 @@ from .._formats import format_of
 from .._torch import torch
 from ..checkpoint import layers_of
 from ..quantize import checked_format
-from .parts import Packed, Rows
+from .foreign import METHODS, Foreign, foreign_of
+from .parts import NAMES, Packed, Rows
 
-__all__ = ["FOREIGN", "Scheme", "described"]
+__all__ = ["Scheme", "described"]
 
-#: The methods of quantization whose checkpoints tvm-pack --from reads.
-FOREIGN = ("gptq", "gptq_marlin", "auto_gptq", "awq", "awq_marlin", "auto_awq", "compressed-tensors", "fp8", "mxfp4",
-           "bitsandbytes")  # fmt: skip
+#: Other methods of quantization whose checkpoints tvm-pack --from reads.
+_IMPORTED = ("mxfp4", "bitsandbytes")
 _OURS = ("tilusvm", None)
 
 
@@ -31,8 +31,8 @@ class Scheme:
 
     type: a type's name, or a mapping of patterns of layers' names to types; layers that no pattern fits stay as they
     are. group, zeros, scales: as of nn.Linear.from_float. skip: patterns of names of layers that stay. version: of what
-    tvm-pack imported. layers: what the files' headers say of layers, by name: where they say nothing of one that is
-    packed, it is of `type`.
+    tvm-pack imported. foreign: how a checkpoint of another method lies, whose layers are taken as they are. layers:
+    what the files' headers say of layers, by name: where they say nothing of one that is packed, it is of `type`.
     """
 
     type: str | Mapping[str, str] = "u4"
@@ -41,6 +41,7 @@ class Scheme:
     scales: str = "mse"
     skip: tuple[str, ...] = ("lm_head",)
     version: int | None = None
+    foreign: Foreign | None = None
     layers: dict[str, Packed | Rows] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -55,13 +56,16 @@ class Scheme:
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Scheme:
-        """Of a quantization_config. UnsupportedError for that of another method, with what to do; TypeError for a word
-        that it has not."""
+        """Of a quantization_config, also of one of METHODS, whose checkpoints are taken over. UnsupportedError for that
+        of another method, with what to do; TypeError for a word that it has not."""
+        foreign = foreign_of(config)
+        if foreign is not None:
+            return cls(type=foreign.type, group=128, skip=foreign.skip, foreign=foreign)
         words = dict(config)
         method = words.pop("quant_method", None)
         if method not in _OURS:
             raise UnsupportedError(_foreign(method))
-        own = [field.name for field in dataclasses.fields(cls) if field.name != "layers"]
+        own = [field.name for field in dataclasses.fields(cls) if field.name not in ("layers", "foreign")]
         for name in words:
             if name not in own:
                 close = difflib.get_close_matches(name, own, 1)
@@ -71,6 +75,8 @@ class Scheme:
 
     def skips(self, name: str) -> bool:
         """Does the layer stay? A pattern fits a name, or its last words."""
+        if self.foreign is not None:
+            return self.foreign.skips(name)
         return any(fnmatch.fnmatchcase(name, p) or fnmatch.fnmatchcase(name, f"*.{p}") for p in self.skip)
 
     def type_of(self, name: str) -> str | None:
@@ -93,22 +99,36 @@ class Scheme:
             raise ValueError(f"{found[0]} is quantized and {rest} is not, but the engine has both as one layer")
         return bool(found)
 
-    def kind(self, name: str) -> Packed | Rows:
+    @property
+    def tensors(self) -> tuple[str, ...]:
+        """The names of what a layer may have in the files: a plain weight, or the tensors of a packed one."""
+        return tuple(dict.fromkeys(("weight", *NAMES, *(self.foreign.tensors if self.foreign else ()))))
+
+    def has_packed(self, name: str) -> bool:
+        """Is the tensor one of a checkpoint of another method?"""
+        return self.foreign is not None and name in self.foreign.tensors
+
+    def kind(self, name: str) -> Packed | Rows | Foreign:
         """How the tensors of a packed layer lie."""
-        return self.layers.get(name) or Packed(self.type_of(name), self.group)
+        return self.layers.get(name) or self.foreign or Packed(self.type_of(name), self.group)
 
     def renamed(self, rename) -> Scheme:
         """Of a model whose engine calls layers otherwise: rename gives the new name, or None for what it drops."""
         layers = {rename(name): layer for name, layer in self.layers.items()}
         layers.pop(None, None)
-        return dataclasses.replace(self, skip=tuple(rename(name) or name for name in self.skip), layers=layers)
+        skip = tuple(name if name.startswith("re:") else rename(name) or name for name in self.skip)
+        foreign = self.foreign and dataclasses.replace(self.foreign, skip=skip)
+        return dataclasses.replace(self, skip=skip, layers=layers, foreign=foreign)
 
 
 def _foreign(method):
-    known = f"tvm-pack --from=auto MODEL -o FOLDER imports it once, with its codes and scales; then serve FOLDER"
-    if method in FOREIGN:
-        return f"the checkpoint is quantized by {method}: {known}"
-    return f"the checkpoint is quantized by {method!r}, which is not supported; serve a plain one, or one of {FOREIGN}"
+    if method in _IMPORTED:
+        return (
+            f"the checkpoint is quantized by {method}: tvm-pack --from=auto MODEL -o FOLDER imports it once, with its "
+            f"codes and scales; then serve FOLDER"
+        )
+    known = ", ".join((*METHODS, *_IMPORTED))
+    return f"the checkpoint is quantized by {method!r}, which is not supported; serve a plain one, or one of {known}"
 
 
 def described(folder: str) -> dict[str, Packed | Rows]:

@@ -11,6 +11,7 @@ from sglang.srt.layers.parameter import BasevLLMParameter
 from sglang.srt.layers.quantization.base_config import FusedMoEMethodBase, LinearMethodBase, QuantizationConfig
 from sglang.srt.layers.quantization.unquant import UnquantizedLinearMethod
 from sglang.srt.layers.vocab_parallel_embedding import ParallelLMHead
+from sglang.srt.runtime_context import get_exec
 
 from ..engines.loader import PartsParameter
 from ..engines.methods import Config, ExpertsMethod, LayerKinds, LinearMethod, expert_names
@@ -22,11 +23,21 @@ _OF_ENGINE = ("packed_modules_mapping", "hf_config")  #: what SGLang adds to a m
 KINDS = LayerKinds(LinearBase, ReplicatedLinear, ParallelLMHead, UnquantizedLinearMethod)
 
 
+class _Asked:
+    """What a user of SGLang asks for."""
+
+    def is_batch_invariant(self) -> bool:
+        try:
+            return bool(get_exec().deterministic.enable_deterministic_inference)
+        except (AttributeError, RuntimeError, ValueError):  # without a server
+            return False
+
+
 class TilusParameter(PartsParameter, BasevLLMParameter):
     """An empty parameter, whose loading fills the layer's LinearParts."""
 
 
-class TilusLinearMethod(LinearMethod, LinearMethodBase):
+class TilusLinearMethod(_Asked, LinearMethod, LinearMethodBase):
     parameter, kinds = TilusParameter, KINDS
 
     def create_weights(self, layer, *args, **words) -> None:
@@ -66,7 +77,7 @@ class TilusConfig(Config, QuantizationConfig):
         return True, TilusMoEMethod(self.scheme, names) if quantized else None
 
 
-class TilusMoEMethod(ExpertsMethod, FusedMoEMethodBase):
+class TilusMoEMethod(_Asked, ExpertsMethod, FusedMoEMethodBase):
     def __init__(self, scheme: Scheme, names: dict[str, str]) -> None:
         self.scheme, self.names = scheme, names
 

@@ -21,12 +21,12 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from .._attention import HEADS
+from .._attention import HEADS, with_sinks
 from .._registry import HALVES
 from ..ops import attention, attention_decode
 from ._cache import PAGES
 
-__all__ = ["NAME", "attend_cached", "attention_forward", "is_named", "register", "with_sinks"]
+__all__ = ["NAME", "attend_cached", "attention_forward", "is_named", "register"]
 
 NAME = "tilusvm"
 PAGED = "tilusvm_paged"  #: while sequences are batched continuously: without masks
@@ -69,12 +69,6 @@ def _mask(batch_size, q_length=None, kv_length=None, q_offset=0, kv_offset=0, ma
 
 
 # ---- the function ----
-
-
-def with_sinks(out, lse, sinks):
-    """out [tokens, heads, d] of softmax over scores alone, as it is where each head has one more score, sinks [heads],
-    whose value is zero: e^lse / (e^lse + e^sink) of it."""
-    return (out * torch.sigmoid(lse - sinks.float())[..., None]).to(out.dtype)
 
 
 def attend_cached(cache, layer, q, new, *, window=0, scale=None, cap=0.0, sinks=None):

@@ -15,9 +15,8 @@ import copy
 import torch
 
 from .. import nn, parallel
-from .._attention import check_heads
+from .._attention import check_heads, with_sinks
 from ..ops import INNER_COLUMNS, add_rms_norm, attention, attention_decode, rms_norm, rope, swiglu
-from ._attention import with_sinks
 from ._cache import PagedCache
 from ._parts import ACTIVATIONS, activation_of, eps_of, norm_kind, parts_of
 

@@ -1,4 +1,4 @@
-"""python -m tilusvm chat and bench: the language model of a folder, in a terminal. Their arguments are __main__'s."""
+"""python -m tilusvm chat, bench and serve: the language model of a folder. Their arguments are __main__'s."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ import time
 import safetensors
 import torch
 import transformers
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, TextStreamer
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, TextStreamer
 
 from .._registry import HALVES
+from ._attention import NAME
 from ._decoder import Decoder
+from ._layers import accelerate_
 from ._quantizer import TilusConfig
 
-__all__ = ["bench", "chat"]
+__all__ = ["bench", "chat", "serve"]
 
 
 # ---- what a folder has ----
@@ -46,18 +48,26 @@ def _loaded(folder, words):
     return model
 
 
-def _decoder(given, batch, tokens):
-    """The model on its device. A configuration in f32 is run in f16."""
-    device = given.device or ("cuda" if torch.cuda.is_available() else "cpu")
+def _device(given):
+    return given.device or ("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def _words(given):
+    """How from_pretrained loads the model. A configuration in f32 is run in f16."""
     config = AutoConfig.from_pretrained(given.folder)
-    text = config.get_text_config()
-    words = {"dtype": text.dtype if text.dtype in HALVES else torch.float16}
+    dtype = config.get_text_config().dtype
+    words = {"dtype": dtype if dtype in HALVES else torch.float16}
     if given.type is not None:
         if hasattr(config, "quantization_config"):
             raise ValueError(f"{given.folder} is quantized: it goes without --type")
         words["quantization_config"] = TilusConfig(given.type, given.group)
-    model = _loaded(given.folder, words).to(device).eval()
-    longest = getattr(text, "max_position_embeddings", tokens)
+    return words
+
+
+def _decoder(given, batch, tokens):
+    """The model on its device."""
+    model = _loaded(given.folder, _words(given)).to(_device(given)).eval()
+    longest = getattr(model.config.get_text_config(), "max_position_embeddings", tokens)
     return Decoder(model, batch, min(tokens, longest), cache=given.cache, consume=True)
 
 
@@ -198,3 +208,33 @@ def bench(given):
     print(f"{'batch':>5} {'prefill tokens/s':>17} {'decode tokens/s':>16} {'first token s':>14}")
     for row in rows:
         print(f"{row['batch']:5} {row['prefill']:17.1f} {row['decode']:16.1f} {row['first_token_seconds']:14.3f}")
+
+
+# ---- serve ----
+
+
+def _accelerating(load, words):
+    """PreTrainedModel.from_pretrained, whose models have this package's kernels."""
+
+    def from_pretrained(cls, *args, **given):
+        model = load(cls, *args, **{**given, **words})
+        model.set_attn_implementation(NAME)
+        return accelerate_(model.eval())
+
+    return classmethod(from_pretrained)
+
+
+def serve(given) -> None:
+    """transformers' server, whose process this is from now on."""
+    _need_folder(given.folder, True)
+    try:
+        import uvicorn as _  # noqa: F401
+        from transformers.cli.serve import Serve
+    except ImportError as error:
+        raise ImportError(f"the server needs more packages: pip install 'transformers[serving]' ({error})") from None
+    words = _words(given)
+    PreTrainedModel.from_pretrained = _accelerating(PreTrainedModel.from_pretrained.__func__, words)
+    Serve(
+        force_model=str(given.folder.absolute()), continuous_batching=not given.one_by_one, device=_device(given),
+        host=given.host, port=given.port,
+    )  # fmt: skip

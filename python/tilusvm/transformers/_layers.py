@@ -9,9 +9,9 @@ import torch
 from transformers.cache_utils import Cache
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from .._attention import HEADS
+from .._attention import HEADS, with_sinks
 from ..ops import attention
-from ._attention import NAME, attend_cached, with_sinks
+from ._attention import NAME, attend_cached
 from ._block import Block, GatedUnit, Norm, Options, check_layers, text_config
 from ._cache import PagedCache
 from ._decoder import Context

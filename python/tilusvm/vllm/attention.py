@@ -26,6 +26,7 @@ from vllm.v1.attention.backend import (
 from vllm.v1.attention.backends.utils import split_decodes_and_prefills
 
 from .. import ops, program
+from .._attention import with_sinks
 from ..engines.cache import VARIABLE, format_for, token_bytes, types_of
 from . import _versions
 
@@ -69,6 +70,10 @@ class TilusAttentionBackend(AttentionBackend):
 
     @classmethod
     def supports_sliding_window(cls) -> bool:
+        return True
+
+    @classmethod
+    def supports_sink(cls) -> bool:
         return True
 
     @classmethod
@@ -173,8 +178,9 @@ class TilusAttentionImpl(AttentionImpl[TilusMetadata]):
     ) -> None:  # fmt: skip
         if attn_type != AttentionType.DECODER:
             raise NotImplementedError(f"attention of the kind {attn_type} is not supported: decoders are")
-        if alibi_slopes is not None or rest.get("sinks") is not None:
-            raise NotImplementedError("attention with ALiBi or sinks is not supported: leave out --attention-backend")
+        if alibi_slopes is not None:
+            raise NotImplementedError("attention with ALiBi is not supported: leave out --attention-backend")
+        self.sinks = rest.get("sinks")
         self.num_heads, self.head_size, self.scale = num_heads, head_size, float(scale)
         self.num_kv_heads = num_kv_heads or num_heads
         self.window, self.cap = sliding_window or 0, float(logits_soft_cap or 0)
@@ -201,11 +207,11 @@ class TilusAttentionImpl(AttentionImpl[TilusMetadata]):
         tokens = meta.decodes * meta.queries
         if meta.decodes:
             q = query[:tokens].view(meta.decodes, meta.queries, self.num_heads, self.head_size)
-            out = ops.attention_decode(
+            out, lse = ops.attention_decode(
                 q, cache, meta.decode_table, meta.decode_lengths, form, window=self.window, scale=self.scale,
                 cap=self.cap,
-            )[0]  # fmt: skip
-            output[:tokens].copy_(out.view(tokens, self.num_heads, self.head_size))
+            )  # fmt: skip
+            output[:tokens].copy_(self._with_sinks(out.flatten(0, 1), lse.flatten(0, 1)))
         if meta.prefill is not None:
             own = None if new is None or self.shares else tuple(_aligned(t[tokens:]) for t in new)
             out = self._attend(_aligned(query[tokens:]), own, cache, form, meta.prefill)
@@ -217,10 +223,14 @@ class TilusAttentionImpl(AttentionImpl[TilusMetadata]):
         key_starts = prefill.starts
         if prefill.cached is not None or new is None:
             key_starts, new = self._unpacked(query, cache, form, prefill)
-        return ops.attention(
+        out, lse = ops.attention(
             query, *new, prefill.starts, key_starts, longest=prefill.longest, scale=self.scale,
             left=self.window - 1 if self.window else -1, right=0, cap=self.cap,
-        )[0]  # fmt: skip
+        )  # fmt: skip
+        return self._with_sinks(out, lse)
+
+    def _with_sinks(self, out, lse):
+        return out if self.sinks is None else with_sinks(out, lse, self.sinks)
 
     def _unpacked(self, query, cache, form, prefill):
         at = prefill.cached or CachedKeys(prefill.starts, query.shape[0], prefill.longest)

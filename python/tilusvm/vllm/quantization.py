@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from vllm import envs
 from vllm.config import get_current_vllm_config_or_none
 from vllm.model_executor.layers.fused_moe import RoutedExperts
 from vllm.model_executor.layers.fused_moe.fused_moe_method_base import FusedMoEMethodBase
@@ -30,9 +31,15 @@ __all__ = ["TilusConfig", "TilusLinearMethod", "TilusMoEMethod"]
 KINDS = LayerKinds(LinearBase, ReplicatedLinear, ParallelLMHead, UnquantizedLinearMethod)
 
 
-def _is_dummy() -> bool:
-    config = get_current_vllm_config_or_none()
-    return config is not None and config.load_config.load_format == "dummy"
+class _Asked:
+    """What a user of vLLM asks for."""
+
+    def is_dummy(self) -> bool:
+        config = get_current_vllm_config_or_none()
+        return config is not None and config.load_config.load_format == "dummy"
+
+    def is_batch_invariant(self) -> bool:
+        return envs.VLLM_BATCH_INVARIANT
 
 
 class TilusParameter(PartsParameter, BasevLLMParameter):
@@ -40,16 +47,14 @@ class TilusParameter(PartsParameter, BasevLLMParameter):
 
 
 @register_weight_loader_v2_supported_method
-class TilusLinearMethod(LinearMethod, LinearMethodBase):
+class TilusLinearMethod(_Asked, LinearMethod, LinearMethodBase):
     parameter, kinds = TilusParameter, KINDS
-
-    def is_dummy(self) -> bool:
-        return _is_dummy()
 
 
 @register_quantization_config("tilusvm")
 class TilusConfig(Config, QuantizationConfig):
-    """Of a model's quantization_config, or of one by `--hf-overrides '{"quantization_config": {...}}'`; Scheme has the
+    """Of a model's quantization_config, also of one of GPTQ, AWQ, compressed-tensors or FP8 where `--quantization
+    tilusvm` takes it over, or of one by `--hf-overrides '{"quantization_config": {...}}'`; Scheme has the
     words. Without one, `--quantization tilusvm` quantizes a plain checkpoint to u4 as it is loaded."""
 
     kinds, linear_method = KINDS, TilusLinearMethod
@@ -90,13 +95,10 @@ def _names_of_experts(layer, prefix):
     return expert_names(before, layer.ckpt_gate_proj_name, layer.ckpt_up_proj_name, layer.ckpt_down_proj_name)
 
 
-class TilusMoEMethod(ExpertsMethod, FusedMoEMethodBase):
+class TilusMoEMethod(_Asked, ExpertsMethod, FusedMoEMethodBase):
     def __init__(self, scheme: Scheme, moe) -> None:
         FusedMoEMethodBase.__init__(self, moe)
         self.scheme = scheme
-
-    def is_dummy(self) -> bool:
-        return _is_dummy()
 
     def create_weights(
         self, layer, num_experts, hidden_size, intermediate_size_per_partition, params_dtype, **extra_weight_attrs,

@@ -1,0 +1,125 @@
+"""Checkpoints of other methods as engines read them: a rank's part of each format against whole weights."""
+
+import pytest
+from conftest import NO_TORCH, torch
+
+if torch is None:
+    pytest.skip(NO_TORCH, allow_module_level=True)
+
+from foreign_kit import FORMATS, compressed, gptq  # noqa: E402
+from torch_kit import close  # noqa: E402
+
+from tilusvm import UnsupportedError  # noqa: E402
+from tilusvm.engines import layers, scheme  # noqa: E402
+
+INPUTS, OUTPUTS = 1024, 512
+
+
+def parts_of(config, inputs, sizes, dtype=torch.float16):
+    made = scheme.Scheme.from_config(config)
+    names = [f"a.{i}" for i in range(len(sizes))]
+    return layers.LinearParts(made, names, inputs, sizes, dtype, torch.device("cpu"))
+
+
+def weights(made):
+    return torch.cat([layer.dequantize(torch.float64) for layer in made])
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+@pytest.mark.parametrize("name", FORMATS)
+def test_parts_of_ranks(name, ranks):
+    """Outputs and inputs, of one layer and of three that an engine has as one."""
+    torch.manual_seed(0)
+    config, make = FORMATS[name]
+    whole, tensors = make(INPUTS, OUTPUTS)
+    key, key_tensors = make(INPUTS, OUTPUTS // 2)
+    for rank in range(ranks):
+        size = OUTPUTS // ranks
+        own = slice(rank * size, (rank + 1) * size)
+        half = slice(rank * size // 2, (rank + 1) * size // 2)
+        parts = parts_of(config, INPUTS, [size, size // 2])
+        for part, each, of in ((0, tensors, own), (1, key_tensors, half)):
+            for tensor_name, tensor in each.items():
+                parts.take(part, tensor_name, tensor, "out", of.start, of.stop)
+        close(weights(parts.finish()), torch.cat([whole[own], key[half]]), 1e-3)
+        size = INPUTS // ranks
+        parts = parts_of(config, size, [OUTPUTS])
+        for tensor_name, tensor in tensors.items():
+            parts.take(0, tensor_name, tensor, "in", rank * size, (rank + 1) * size)
+        close(weights(parts.finish()), whole[:, rank * size : (rank + 1) * size], 1e-3)
+
+
+def test_products_and_types():
+    """In bfloat16 scales are rounded; products are those of the weights."""
+    torch.manual_seed(0)
+    for name in ("gptq", "compressed-tensors", "fp8 of blocks"):
+        config, make = FORMATS[name]
+        whole, tensors = make(256, 192)
+        parts = parts_of(config, 256, [192], torch.bfloat16)
+        for tensor_name, tensor in tensors.items():
+            parts.take(0, tensor_name, tensor, "out", 0, 192)
+        x = torch.randn(3, 256).bfloat16()
+        close(layers.product(parts.finish(), x), x.double() @ whole.t(), 1.5e-2)
+
+
+def test_act_order():
+    """Is kept by one rank, and by ranks that cut outputs; inputs cannot be cut."""
+    torch.manual_seed(0)
+    config = {**FORMATS["gptq"][0], "desc_act": True}
+    whole, tensors = gptq(INPUTS, OUTPUTS, order=True)
+    for axis, size in (("out", (INPUTS, 256)), ("in", (INPUTS, OUTPUTS))):
+        parts = parts_of(config, size[0], [size[1]])
+        for name, tensor in tensors.items():
+            parts.take(0, name, tensor, axis, 0, size[1] if axis == "out" else INPUTS)
+        (layer,) = parts.finish()
+        assert layer.order is not None
+        close(layer.dequantize(torch.float64), whole[: size[1]], 1e-3)
+    with pytest.raises(ValueError, match="inputs that have an order"):
+        parts_of(config, 512, [OUTPUTS]).take(0, "g_idx", tensors["g_idx"], "in", 0, 512)
+
+
+def test_layers_that_stay():
+    for method, word in (
+        ("awq", "modules_to_not_convert"),
+        ("fp8", "ignored_layers"),
+        ("compressed-tensors", "ignore"),
+    ):
+        config = dict(FORMATS[method][0], **{word: ["visual", "model.layers.0.mlp.gate"]})
+        made = scheme.Scheme.from_config(config)
+        stay = ["lm_head", "model.layers.0.mlp.gate", "model.visual.blocks.0.up"]
+        assert [made.type_of(name) for name in stay] == [None] * 3
+        assert made.type_of("model.layers.0.mlp.gate_proj") and made.type_of("model.layers.10.mlp.gate")
+    config = dict(FORMATS["compressed-tensors"][0], ignore=["re:.*router.*"])
+    assert scheme.Scheme.from_config(config).type_of("model.layers.3.router") is None
+    assert scheme.Scheme.from_config(dict(FORMATS["gptq"][0], lm_head=True)).type_of("lm_head") == "u4"
+
+
+@pytest.mark.parametrize(
+    "config, message", [
+        ({"quant_method": "mxfp4"}, "quantized by mxfp4: tvm-pack --from=auto MODEL -o FOLDER"),
+        ({"quant_method": "exl2"}, "'exl2', which is not supported; serve a plain one, or one of gptq"),
+        ({"quant_method": "awq", "group_size": 128, "version": "gemv"}, "awq with version 'gemv', where 'gemm'"),
+        ({"quant_method": "gptq"}, "gptq, and its configuration has no bits"),
+        ({"quant_method": "awq", "version": "gemm"}, "awq, and its configuration has no group_size"),
+        ({"quant_method": "gptq", "bits": 5, "group_size": 128}, "gptq with bits 5"),
+        ({"quant_method": "fp8", "fmt": "e5m2"}, "fp8 with fmt 'e5m2'"),
+        ({"quant_method": "compressed-tensors", "config_groups": {}}, "with 0 groups of layers"),
+        (
+            {**FORMATS["compressed-tensors"][0], "format": "marlin-24"}, "format 'marlin-24', where 'pack-quantized'",
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_refused(config, message):
+    with pytest.raises(UnsupportedError, match=message):
+        scheme.Scheme.from_config(config)
+
+
+def test_tensors_that_do_not_fit():
+    config, _ = FORMATS["compressed-tensors"]
+    _, tensors = compressed(256, 192)
+    parts = parts_of(config, 256, [192])
+    parts.take(0, "weight_packed", tensors["weight_packed"], "out", 0, 192)
+    with pytest.raises(ValueError, match="there is no weight_scale"):
+        parts.finish()
+    with pytest.raises(ValueError, match="a rank's part of the inputs, 32 to 64, must be a multiple of 64"):
+        parts_of(config, 32, [192]).take(0, "weight_scale", tensors["weight_scale"], "in", 32, 64)
