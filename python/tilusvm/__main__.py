@@ -125,12 +125,47 @@ def _add_models(commands) -> None:
     bench.add_argument("--json", action="store_true", help="prints an object of JSON")
 
 
+def _measures(given) -> None:
+    """quality and quantize, which need torch and transformers."""
+    from .transformers import _quality
+
+    getattr(_quality, given.command)(given)
+
+
+def _add_measures(commands) -> None:
+    """The commands that quantize a language model, and measure what that does to it."""
+    quality = commands.add_parser("quality", help="perplexity and KL divergence of a quantized language model")
+    quantize = commands.add_parser("quantize", help="quantizes a language model, by calibration or without")
+    for command in (quality, quantize):
+        command.set_defaults(run=_measures)
+        command.add_argument("folder", type=Path, help="of a model of transformers")
+        command.add_argument("--device", help="cuda, cuda:1, cpu (a GPU, where there is one)")
+        command.add_argument("--type", help="of the weights, as u4", required=command is quantize)
+        command.add_argument("--group", type=int, default=128, help="inputs that share a scale (128)")
+        command.add_argument("--zeros", action="store_true", help="gives each group a zero point")
+        command.add_argument(
+            "--skip", metavar="PATTERN", action="append", help="names of layers to leave alone (lm_head)"
+        )
+        command.add_argument("--window", type=int, default=2048, help="tokens that the model sees at once (2048)")
+    quality.add_argument("--text", metavar="FILE", required=True, help="in UTF-8")
+    quality.add_argument("--against", metavar="FOLDER", type=Path, help="of the model to compare with")
+    quality.add_argument("--stride", type=int, help="tokens from one window to the next (as many as a window has)")
+    quality.add_argument("--tokens", type=int, help="of the text that are taken, at most")
+    quality.add_argument("--interpreter", action="store_true", help="multiplies on a CPU as the programs do: slow")
+    quality.add_argument("--json", action="store_true", help="prints an object of JSON")
+    quantize.add_argument("--to", metavar="FOLDER", type=Path, required=True, help="which must not be there yet")
+    quantize.add_argument("--method", choices=("gptq", "awq", "gptq+awq"), help="calibrates the weights, for --text")
+    quantize.add_argument("--text", metavar="FILE", help="in UTF-8, such as the model will see")
+    quantize.add_argument("--samples", type=int, default=128, help="windows of the text, at most (128)")
+
+
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tilusvm", description="Tilus VM from Python.")
     commands = parser.add_subparsers(dest="command", required=True)
     shown = commands.add_parser("info", help="version, devices, compilers, cache, programs")
     shown.set_defaults(run=lambda given: info())
     _add_models(commands)
+    _add_measures(commands)
     given = parser.parse_args(arguments)
     try:
         given.run(given)

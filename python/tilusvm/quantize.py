@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import fnmatch
 import functools
-import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from ._torch import torch
 
 from . import FormatError, _native
 from ._formats import bits_of_codes, codes_of_bits, format_of
 from ._modules import is_linear, stays
+from ._progress import Bar
 from ._registry import HALVES, library, need, need_tensor
 from ._scales import scales_of
 from .ops import check_group, group_rows, lowbit_program, packed_shape
@@ -343,29 +344,11 @@ def _some(names):
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "") if names else "none"
 
 
-class _Bar:
-    """A bar on a terminal, and nothing elsewhere."""
-
-    def __init__(self):
-        self.shown = sys.stderr.isatty()
-
-    def __call__(self, done, total, name):
-        if self.shown:
-            filled = 30 * done // max(total, 1)
-            end = "\n" if done == total else ""
-            print(
-                f"\r[{'#' * filled}{'.' * (30 - filled)}] {done}/{total} {name[-40:]:40}",
-                end=end,
-                file=sys.stderr,
-                flush=True,
-            )
-
-
 def quantize_(
     model: torch.nn.Module, type: str | Mapping[str, str] = "u4", group: int = 128, skip: Iterable[str] = (), *,
     zeros: bool = False, dtype: torch.dtype | None = None, scales: str = "mse",
-    importance: Mapping[str, torch.Tensor] | None = None, device: torch.device | str | None = None,
-    progress: bool | Callable[[int, int, str], None] = True,
+    importance: Mapping[str, torch.Tensor] | None = None, calibrate: Any = None, method: str = "gptq",
+    device: torch.device | str | None = None, progress: bool | Callable[[int, int, str], None] = True,
 ) -> torch.nn.Module:  # fmt: skip
     """Replaces the torch.nn.Linear modules of a model, and the Conv1D of transformers (GPT-2), by nn.Linear of
     low-precision weights, in place; returns the model. The experts of a mixture of transformers, weights of three
@@ -378,14 +361,54 @@ def quantize_(
     else float16. device: where to quantize, and where the results stay; None: each weight's. importance: a mapping of
     names to what quantize_weight takes. progress: True for a bar on a terminal, or a function of (done, total, name).
     The weights are freed as the work goes on.
+
+    calibrate: data for which the weights are chosen: batches of the model's inputs, a pair of a tokenizer and a text,
+    or a calibrate.Calibration, which has more options; method: "gptq", "awq" or "gptq+awq", as of Calibration. Weights
+    that the data do not reach are quantized without, and warned of.
     """
-    from .experts import is_mixture, quantize_mixture, stacks_of
+    from .experts import quantize_mixture
     from .nn import Linear
 
     if not isinstance(model, torch.nn.Module):
         raise TypeError(f"model must be a torch.nn.Module, not {model.__class__.__name__}")
     if isinstance(skip, str):
         raise TypeError("skip must be a sequence of patterns, not a string")
+    types = _chosen(model, type, skip, importance)
+    modules = {name: model.get_submodule(name) for name in types}
+    show = Bar() if progress is True else progress or (lambda done, total, name: None)
+    total, words = len(types), {"zeros": zeros, "dtype": dtype, "device": device}
+    if calibrate is not None:
+        if importance is not None or scales != "mse":
+            raise ValueError("calibrate goes without importance and scales, which it finds itself")
+        types = _calibrated(model, types, modules, group, calibrate, method, {**words, "show": show})
+    made = {}
+    for name, kind in types.items():
+        show(total - len(types) + len(made), total, name)
+        module = modules.pop(name)
+        if module not in made:
+            try:
+                if isinstance(kind, dict):
+                    made[module] = quantize_mixture(module, kind, group, scales=scales, **words)
+                else:
+                    counts = None if importance is None else importance.get(name)
+                    made[module] = Linear.from_float(module, kind, group, scales=scales, importance=counts, **words)
+            except (ValueError, TypeError) as error:
+                error.add_note(f"in the module {name}")
+                raise
+        _put(model, name, made[module])
+    show(total, total, "")
+    return model
+
+
+def _put(model, name, made):
+    parent, _, last = name.rpartition(".")
+    setattr(model.get_submodule(parent), last, made)
+
+
+def _chosen(model, type, skip, importance):
+    """Of each layer to quantize, by name, its type; of a mixture a dict of those of its stacks."""
+    from .experts import is_mixture, stacks_of
+
     every = {
         n: m for n, m in model.named_modules(remove_duplicate=False) if is_linear(m) or is_mixture(m) or stays(m)
     }  # fmt: skip
@@ -403,23 +426,29 @@ def quantize_(
         raise ValueError(f"type has no pattern that a layer's name fits: {list(type)}; there are {_some(found)}")
     if "" in types:
         raise ValueError("the model is a Linear itself: use nn.Linear.from_float")
-    show = _Bar() if progress is True else progress or (lambda done, total, name: None)
-    made = {}
-    for done, (name, kind) in enumerate(types.items()):
-        show(done, len(types), name)
-        module = found.pop(name)
-        words = {"zeros": zeros, "dtype": dtype, "scales": scales, "device": device}
-        if module not in made:
-            try:
-                if isinstance(kind, dict):
-                    made[module] = quantize_mixture(module, kind, group, **words)
-                else:
-                    words["importance"] = None if importance is None else importance.get(name)
-                    made[module] = Linear.from_float(module, kind, group, **words)
-            except (ValueError, TypeError) as error:
-                error.add_note(f"in the module {name}")
-                raise
-        parent, _, last = name.rpartition(".")
-        setattr(model.get_submodule(parent), last, made[module])
-    show(len(types), len(types), "")
-    return model
+    return types
+
+
+def _calibrated(model, types, modules, group, data, method, words):
+    """Replaces what the data of a calibration reach; returns the types of what they do not."""
+    from .calibrate import Calibration, calibrate_
+
+    calibration = data if isinstance(data, Calibration) else Calibration(data, method)
+    names: dict[int, list[str]] = {}
+    for name, kind in types.items():
+        if isinstance(kind, str):
+            checked_format(kind, group, words["zeros"], words["dtype"] or torch.float16)
+            names.setdefault(id(modules[name]), []).append(name)
+    first = {own[0]: own for own in names.values()}
+
+    def install(name, made):
+        for each in first[name]:
+            _put(model, each, made)
+            modules.pop(each)
+
+    linears = {name: types[name] for name in first}
+    calibrate_(model, linears, group, calibration, install=install, **words)
+    rest = {name: kind for name, kind in types.items() if name in modules}
+    if rest:
+        warnings.warn(f"quantize_: the data of calibrate do not reach {_some(rest)}", stacklevel=3)
+    return rest
