@@ -244,6 +244,10 @@ static const struct {
     {"phi3", "blk.2.ffn_up.weight", "model.layers.2.mlp.gate_up_proj.weight"},
     {"gemma3", "blk.2.post_attention_norm.weight", "model.layers.2.post_attention_layernorm.weight"},
     {"gemma3", "blk.2.post_ffw_norm.weight", "model.layers.2.post_feedforward_layernorm.weight"},
+    {"olmo2", "blk.3.post_attention_norm.weight", "model.layers.3.post_attention_layernorm.weight"},
+    {"glm4", "blk.3.post_attention_norm.weight", "model.layers.3.post_self_attn_layernorm.weight"},
+    {"glm4", "blk.3.ffn_norm.weight", "model.layers.3.post_attention_layernorm.weight"},
+    {"qwen3moe", "blk.3.ffn_gate_inp.weight", "model.layers.3.mlp.gate.weight"},
     {"gemma2", "blk.2.ffn_up.weight", "model.layers.2.mlp.up_proj.weight"},
 };
 

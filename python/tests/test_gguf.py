@@ -137,9 +137,19 @@ MODELS = {
     "phi3": {},
     "gemma2": {"head_dim": 32, "query_pre_attn_scalar": 32, "sliding_window": 4},
     "gemma3_text": {"head_dim": 32, "query_pre_attn_scalar": 32, "sliding_window": 4},
+    "olmo2": {},
+    "glm4": {"head_dim": 32},
+    "qwen2_moe": {
+        "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "shared_expert_intermediate_size": 64,
+    },
+    "qwen3_moe": {
+        "head_dim": 32, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "norm_topk_prob": True,
+    },
 }
+#: Of these transformers makes no configuration of a file's metadata.
+UNCONFIGURED = ("olmo2", "glm4")
 #: In llama.cpp Mistral's models are of llama.
-ARCHITECTURES = {"mistral": "llama", "gemma3_text": "gemma3"}
+ARCHITECTURES = {"mistral": "llama", "gemma3_text": "gemma3", "qwen2_moe": "qwen2moe", "qwen3_moe": "qwen3moe"}
 
 
 def tokens(writer, sentencepiece):
@@ -172,7 +182,13 @@ def metadata(config):
         writer.add_rope_freq_base(rope.get("full_attention", rope)["rope_theta"])
         head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
         writer.add_rope_dimension_count(head)
-        if config.model_type in ("qwen3", "gemma2", "gemma3_text"):
+        if "moe" in config.model_type:
+            writer.add_expert_count(config.num_experts)
+            writer.add_expert_used_count(config.num_experts_per_tok)
+            writer.add_expert_feed_forward_length(config.moe_intermediate_size)
+            if config.model_type == "qwen2_moe":
+                writer.add_expert_shared_feed_forward_length(config.shared_expert_intermediate_size)
+        if config.model_type in ("qwen3", "qwen3_moe", "gemma2", "gemma3_text"):
             writer.add_key_length(head)
             writer.add_value_length(head)
         if "gemma" in config.model_type:
@@ -194,10 +210,19 @@ def converted(model, architecture, type):
         if name == "lm_head.weight" and config.tie_word_embeddings:
             continue
         theirs, data = names.get_name(name, try_suffixes=(".weight", ".bias")), parameter.detach().numpy()
-        if data.ndim == 2:
+        if data.ndim >= 2 and "mlp.gate." not in name and "shared_expert_gate" not in name:
             blocks_ = gguf.quantize(data, kind(type))
             parameter.data = torch.from_numpy(gguf.dequantize(blocks_, kind(type)).copy())
             data = blocks_
+        if name.endswith("shared_expert_gate.weight"):
+            data = data.reshape(-1)  # as the converter squeezes it
+        if name.endswith(".experts.gate_up_proj"):
+            for i, part in enumerate(("gate", "up")):
+                half = data[:, i * config.moe_intermediate_size : (i + 1) * config.moe_intermediate_size]
+                theirs = names.get_name(name.replace("gate_up_proj", f"{part}_proj")) + ".weight"
+                tensors[theirs] = (kind(type), numpy.ascontiguousarray(half))
+            continue
+        theirs = theirs if name.endswith((".weight", ".bias")) else f"{theirs}.weight"
         if architecture == "llama" and name.split(".")[-2] in ("q_proj", "k_proj"):
             heads = config.num_attention_heads if "q_proj" in name else config.num_key_value_heads
             size = data.shape[0] // heads
@@ -240,9 +265,18 @@ def test_models(name, tmp_path):
     from tilusvm.gguf import from_gguf
 
     theirs, path = made(name, tmp_path)
-    assert from_gguf(path, tmp_path / "ours") == tmp_path / "ours"
+    words = {}
+    if name in UNCONFIGURED:
+        theirs.config.save_pretrained(tmp_path / "theirs")
+        _, other = made("qwen2", tmp_path / "theirs")
+        from_gguf(other, tmp_path / "tokens")
+        for each in (tmp_path / "tokens").glob("tokenizer*"):
+            each.rename(tmp_path / "theirs" / each.name)
+        words["model"] = tmp_path / "theirs"
+    assert from_gguf(path, tmp_path / "ours", **words) == tmp_path / "ours"
     ours = loaded(tmp_path / "ours")
     plain = [each for each, module in ours.named_modules() if type(module) is torch.nn.Linear]
+    plain = [each for each in plain if not each.endswith("shared_expert_gate")]  # a vector
     assert plain == (["lm_head"] if theirs.config.tie_word_embeddings else [])  # one with the embedding
     assert sum(isinstance(each, nn.Linear) for each in ours.modules()) >= 8
     ids = torch.tensor([[5, 7, 11, 100, 6, 17]])

@@ -44,6 +44,29 @@ static const module_name of_phi3[] = {
     {"blk.#.ffn_up", "model.layers.#.mlp.gate_up_proj"},
     {NULL, NULL},
 };
+static const module_name of_olmo2[] = {
+    {"blk.#.post_attention_norm", "model.layers.#.post_attention_layernorm"},
+    {"blk.#.post_ffw_norm", "model.layers.#.post_feedforward_layernorm"},
+    {NULL, NULL},
+};
+static const module_name of_glm4[] = {
+    {"blk.#.post_attention_norm", "model.layers.#.post_self_attn_layernorm"},
+    {"blk.#.post_ffw_norm", "model.layers.#.post_mlp_layernorm"},
+    {"blk.#.ffn_up", "model.layers.#.mlp.gate_up_proj"},
+    {NULL, NULL},
+};
+/* The stacks of gate and up are two in the file, which transformers has as one: storage.load takes both. */
+static const module_name of_mixtures[] = {
+    {"blk.#.ffn_gate_inp", "model.layers.#.mlp.gate"},
+    {"blk.#.ffn_gate_exps", "model.layers.#.mlp.experts.gate_proj"},
+    {"blk.#.ffn_up_exps", "model.layers.#.mlp.experts.up_proj"},
+    {"blk.#.ffn_down_exps", "model.layers.#.mlp.experts.down_proj"},
+    {"blk.#.ffn_gate_inp_shexp", "model.layers.#.mlp.shared_expert_gate"},
+    {"blk.#.ffn_gate_shexp", "model.layers.#.mlp.shared_expert.gate_proj"},
+    {"blk.#.ffn_up_shexp", "model.layers.#.mlp.shared_expert.up_proj"},
+    {"blk.#.ffn_down_shexp", "model.layers.#.mlp.shared_expert.down_proj"},
+    {NULL, NULL},
+};
 
 static const struct family {
     const char *architecture;
@@ -51,11 +74,21 @@ static const struct family {
     bool turned;            /* rows of queries and keys are moved */
     bool shifted;           /* 1 is added to norms */
 } families[] = {
-    {"llama", NULL, true, false},    {"qwen2", NULL, false, false},      {"qwen3", NULL, false, false},
-    {"gemma", NULL, false, true},    {"gemma2", of_gemma2, false, true}, {"gemma3", of_gemma2, false, true},
+    {"llama", NULL, true, false},
+    {"qwen2", NULL, false, false},
+    {"qwen3", NULL, false, false},
+    {"gemma", NULL, false, true},
+    {"gemma2", of_gemma2, false, true},
+    {"gemma3", of_gemma2, false, true},
     {"phi3", of_phi3, false, false},
+    {"olmo2", of_olmo2, false, false},
+    {"glm4", of_glm4, false, false},
+    {"qwen2moe", of_mixtures, false, false},
+    {"qwen3moe", of_mixtures, false, false},
 };
-#define KNOWN_FAMILIES "llama (Mistral is such a one), qwen2, qwen3, gemma, gemma2, gemma3 and phi3"
+#define KNOWN_FAMILIES                                                                                       \
+    "llama (Mistral is such a one), qwen2, qwen3, qwen2moe, qwen3moe, gemma, gemma2, gemma3, phi3, olmo2 "   \
+    "and glm4"
 
 typedef struct gguf_model {
     const struct family *family;
@@ -172,6 +205,11 @@ static tvm_status add_tensor(const gguf_model *m, const tvm_gguf_tensor *from, c
                            .offset = from->offset,
                            .bytes = from->bytes};
     memcpy(to->shape, from->shape, from->rank * sizeof *from->shape);
+    if (to->rank == 1 && ends(row->ours, "_gate")) { /* of one row, which the file has as a vector */
+        to->shape[1] = to->shape[0];
+        to->shape[0] = 1;
+        to->rank = 2;
+    }
     return to->name && to->dtype ? TVM_OK : tvm_diag_no_memory(m->diags);
 }
 
