@@ -334,6 +334,27 @@ def test_what_the_data_do_not_reach():
 
 
 @torch.no_grad()
+def test_what_is_not_finite():
+    model, x = stack()
+    model.layers[1].up_proj.weight[3, 5] = float("nan")
+    with pytest.raises(ValueError, match=r"weight\[3, 5\] is nan: weights must be finite") as raised:
+        tilusvm.quantize_(model, "u4", 32, calibrate=[x], progress=False)
+    assert raised.value.__notes__ == ["in the module layers.1.up_proj"]
+    model, x = stack()
+    x[0, 0, 0] = float("inf")
+    with pytest.raises(ValueError, match="activations of the calibration's data are not finite"):
+        tilusvm.quantize_(model, "u4", 32, calibrate=[x], progress=False)
+
+
+def test_moments_that_rounding_has_spoiled():
+    """Of rank 1, with an eigenvalue that is negative, larger than damping cures."""
+    w, x = layer(8, 64)
+    hessian = x[:1].t() @ x[:1] - 0.1 * torch.eye(64)
+    ours = gptq(w, hessian, format_of("u4"), 32, True, HALF, damping=1e-6).weights()
+    assert torch.isfinite(ours).all()
+
+
+@torch.no_grad()
 def test_mappings_of_types_and_skipped_layers():
     model, x = stack()
     kinds = {"*.down_proj": "i5", "*_proj": "f4_e2m1"}
@@ -342,6 +363,40 @@ def test_mappings_of_types_and_skipped_layers():
         tilusvm.quantize_(model, kinds, 32, skip=["head"], calibrate=[x], method="gptq+awq", progress=False)
     assert model.layers[1].down_proj.type == "i5" and model.layers[1].up_proj.type == "f4_e2m1"
     assert type(model.head) is torch.nn.Linear
+
+
+@pytest.mark.transformers
+@torch.no_grad()
+@pytest.mark.parametrize("family", ["qwen3_moe", "gpt_oss"])
+def test_experts(family):
+    """Each for its own tokens."""
+    pytest.importorskip("transformers", reason="transformers cannot be imported")
+    from decoder_kit import FAMILIES, tiny_model
+
+    words = {"num_local_experts": 3} if family == "gpt_oss" else {"num_experts": 3, "moe_intermediate_size": 64}
+    words |= {"num_experts_per_tok": 2, "num_hidden_layers": 1, "intermediate_size": 64}
+    ids, errors = torch.randint(2, 120, (8, 16), generator=torch.Generator().manual_seed(1)), []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(FAMILIES, family, {})
+        exact = tiny_model(family, dtype=torch.float32, **words)
+        for parameter in exact.parameters():  # stacks, which the kit leaves small
+            parameter.data.normal_(std=0.2, generator=torch.Generator().manual_seed(parameter.numel()))
+        for data in ([ids], None):
+            model = tiny_model(family, dtype=torch.float32, **words)
+            model.load_state_dict(exact.state_dict())
+            seen, experts = [], model.model.layers[0].mlp.experts
+            experts.register_forward_pre_hook(lambda module, args: seen.append(args))
+            model(ids)
+            given = seen[0]
+            theirs = experts(*given)
+            tilusvm.quantize_(
+                model, {"*.experts.*": "u3"}, 32, zeros=True, calibrate=data, progress=False, dtype=HALF
+            )  # fmt: skip
+            made = model.model.layers[0].mlp.experts
+            assert isinstance(made, tilusvm.experts.MixtureOfExperts) and made.down_proj.type == "u3"
+            ours = made(given[0].half(), given[1], given[2])
+            errors.append(float((ours.float() - theirs).norm() / theirs.norm()))
+    assert errors[0] < 0.8 * errors[1]
 
 
 # ---- data ----

@@ -119,8 +119,14 @@ def _order(diagonal, size):
 
 
 def _upper(hessian):
-    """The upper factor of the inverse's Cholesky decomposition, f32; by f64, of which damping leaves enough."""
-    lower = torch.linalg.cholesky(hessian.double())
+    """The upper factor of the inverse's Cholesky decomposition, f32, by f64. Where the sums' rounding has made of the
+    damped moments what is not positive definite, there is more damping."""
+    hessian, more = hessian.double(), 0.1
+    lower, failed = torch.linalg.cholesky_ex(hessian)
+    while failed:
+        hessian.diagonal().add_(more)
+        lower, failed = torch.linalg.cholesky_ex(hessian)
+        more *= 10
     return torch.linalg.cholesky(torch.cholesky_inverse(lower), upper=True).float()
 
 

@@ -15,10 +15,13 @@ from typing import Any
 from ._torch import torch
 
 from . import _awq
+from ._expert_moments import ExpertMoments
 from ._formats import format_of
 from ._gptq import Rounded, gptq, round_nearest
 from ._modules import is_conv1d, is_linear, matrix_of
+from .experts import is_mixture
 from .ops import group_rows
+from .quantize import refusal
 
 __all__ = ["Calibration", "windows"]
 
@@ -113,17 +116,29 @@ class Moment:
 
 
 class Recorder:
-    """Sees what runs within a block: the moments of its linear layers, by name, and where their inputs are from."""
+    """Sees what runs within a block: the moments of its linear layers, by name, and where their inputs are from; those
+    of the experts of mixtures."""
 
     def __init__(self, block: torch.nn.Module, device: torch.device) -> None:
         self.moments: dict[str, Moment] = {}
+        self.experts: dict[str, ExpertMoments] = {}
         self._device, self._seen, self._outputs = device, {}, {}
         self._hooks = []
         for name, module in block.named_modules():
             if is_linear(module):
                 self._hooks.append(module.register_forward_pre_hook(self._input(name), with_kwargs=True))
+            elif is_mixture(module):
+                self.experts[name] = ExpertMoments(module, device)
+                self._hooks.append(module.register_forward_pre_hook(self._tokens(name), with_kwargs=True))
             elif _awq.is_norm(module):
                 self._hooks.append(module.register_forward_hook(self._output))
+
+    def _tokens(self, name):
+        def hook(module, args, kwargs):
+            given = {**dict(zip(("hidden_states", "top_k_index"), args)), **kwargs}
+            self.experts[name].add(given["hidden_states"], given["top_k_index"])
+
+        return hook
 
     def _output(self, module, args, result):
         if isinstance(result, torch.Tensor):
@@ -272,72 +287,94 @@ class _Calibrator:
             return tuple(self._together(list(each)) for each in zip(*results))
         return torch.cat(results) if isinstance(first, torch.Tensor) else first
 
-    def _moments(self, block, batches):
-        """Of the linear layers, by their names within the block, "" of one that is the block."""
-        device = self._work_device(block)
-        if is_linear(block):
-            moment = Moment(matrix_of(block).shape[1], device)
-            for args, kwargs in batches:
-                moment.add(_first_tensor(args, kwargs))
-            return {"": moment}
-        recorder = Recorder(block, device)
+    def _recorded(self, block, batches):
+        """What a Recorder sees of the block; a layer that is the block itself has the name ""."""
+        recorder = Recorder(block, self._work_device(block))
         try:
             for args, kwargs in batches:
                 block(*args, **kwargs)
                 recorder.next_batch()
         finally:
             recorder.close()
-        return recorder.moments
+        return recorder
 
     def _quantize(self, block, names, prefix, batches):
         """Layers of the block as nn.Linear, by name; the block's own weights become what these stand for."""
         inner = {name: name[len(prefix) + 1 :] for name in names}
-        moments = self._moments(block, batches)
+        recorder = self._recorded(block, batches)
+        moments = recorder.moments
         weights = {name: matrix_of(module).detach().float() for name, module in _linears(block).items()}
         hessians = {name: moment.hessian for name, moment in moments.items()}
         if self.calibration.by_awq and not is_linear(block):
-            targets = {inner[name]: self._rounder(name) for name in names}
+            targets = {inner[name]: self._rounder(name) for name in names if isinstance(self.types[name], str)}
             _awq.scale_block(block, batches[0], moments, weights, hessians, targets)
         made = {}
         for name in names:
             self.show(self.total - len(self.left) + len(made), self.total, name)
-            own = inner[name]
-            if own not in hessians:
-                warnings.warn(f"quantize_: {name} gets none of the data that calibrate has", stacklevel=2)
-            made[name] = self._layer(name, block.get_submodule(own), weights.pop(own), hessians.get(own))
+            try:
+                made[name] = self._made(name, block, inner[name], recorder, weights, hessians)
+            except (ValueError, TypeError) as error:
+                error.add_note(f"in the module {name}")
+                raise
         return made
+
+    def _made(self, name, block, own, recorder, weights, hessians):
+        if own in recorder.experts:
+            return self._mixture(name, recorder.experts[own])
+        if own not in hessians:
+            warnings.warn(f"quantize_: {name} gets none of the data that calibrate has", stacklevel=2)
+        return self._layer(name, block.get_submodule(own), weights.pop(own), hessians.get(own))
 
     def _rounder(self, name):
         """A function of (w, importance) that rounds weights of the layer to nearest."""
-        return lambda w, importance: self._round(name, w, None, importance).weights()[: w.shape[0], : w.shape[1]]
+        kind, dtype = self.types[name], self.dtype or _half_of(self.model.get_submodule(name).weight)
+        return lambda w, importance: self._round(kind, dtype, w, None, importance).weights()[: len(w), : w.shape[1]]
 
-    def _round(self, name, w, hessian, importance=None):
-        fmt, rows = format_of(self.types[name]), group_rows(self.group)
+    def _round(self, kind, dtype, w, hessian, importance=None):
+        fmt, rows = format_of(kind), group_rows(self.group)
         n, k = w.shape
+        if not bool(w.isfinite().all()):
+            raise refusal(w, dtype)
+        if hessian is not None and not bool(hessian.isfinite().all()):
+            raise ValueError("activations of the calibration's data are not finite, or their squares beyond f32")
         outputs, inputs = -n % 8, -k % rows
         w = torch.nn.functional.pad(w, (0, inputs, 0, outputs))
-        size, dtype = self.group or w.shape[1], self.dtype or _half_of(self.model.get_submodule(name))
+        size = self.group or w.shape[1]
         if hessian is None or not self.calibration.by_gptq:
             if importance is None and hessian is not None:
                 importance = hessian.diagonal()
             if importance is not None:
                 importance = torch.nn.functional.pad(importance, (0, inputs))
-            return round_nearest(w, importance, fmt, size, self.zeros, dtype)
-        hessian = torch.nn.functional.pad(hessian, (0, inputs, 0, inputs))
-        words = {"damping": self.calibration.damping, "passes": self.calibration.passes}
-        return gptq(w, hessian, fmt, size, self.zeros, dtype, **words)
+            rounded = round_nearest(w, importance, fmt, size, self.zeros, dtype)
+        else:
+            hessian = torch.nn.functional.pad(hessian, (0, inputs, 0, inputs))
+            words = {"damping": self.calibration.damping, "passes": self.calibration.passes}
+            rounded = gptq(w, hessian, fmt, size, self.zeros, dtype, **words)
+        if not bool(rounded.scale.isfinite().all()):
+            raise refusal(w, dtype)
+        return rounded
 
     def _layer(self, name, module, w, hessian):
-        rounded = self._round(name, w, hessian)
+        rounded = self._round(self.types[name], self.dtype or _half_of(module.weight), w, hessian)
         n, k = w.shape
         exact = rounded.weights()[:n, :k].to(module.weight.dtype)
         exact = exact.t() if is_conv1d(module) else exact
         module.weight = torch.nn.Parameter(exact.contiguous(), requires_grad=False)
         return _linear_of(rounded, self.types[name], self.group, self.zeros, module.bias, (k, n))
 
+    def _mixture(self, name, moments):
+        kinds, first = self.types[name], moments.matrix(moments.names[0], 0)
+        dtype = self.dtype or _half_of(first)
 
-def _half_of(module):
-    return module.weight.dtype if module.weight.dtype in (torch.float16, torch.bfloat16) else torch.float16
+        def layer(stack, w, hessian):
+            rounded = self._round(kinds[stack], dtype, w, hessian)
+            return _linear_of(rounded, kinds[stack], self.group, self.zeros, None, w.shape[::-1])
+
+        return moments.quantized(layer)
+
+
+def _half_of(weight):
+    return weight.dtype if weight.dtype in (torch.float16, torch.bfloat16) else torch.float16
 
 
 def _linears(block):

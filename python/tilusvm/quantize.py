@@ -91,7 +91,7 @@ def _importance(importance, inputs, k, device):
     return torch.nn.functional.pad(importance, (0, k - inputs)).contiguous()
 
 
-def _refuse(weight, dtype):
+def refusal(weight, dtype):
     """What is wrong with weights for which no scales can be had."""
     if not torch.isfinite(weight).all():
         place = (~weight.isfinite()).nonzero()[0].tolist()
@@ -121,7 +121,7 @@ def _quantize_by_library(weight, fmt, group, zeros, dtype, method, importance):
             0 if importance is None else importance.data_ptr(),
         )  # fmt: skip
     except FormatError as error:
-        raise _refuse(weight, dtype) from error
+        raise refusal(weight, dtype) from error
     return strings, scale, zero
 
 
@@ -133,7 +133,7 @@ def _quantize_by_torch(weight, fmt, group, zeros, dtype, method, importance):
     groups = weight.float().reshape(-1, size)
     scale, zero = scales_of(groups, fmt, zeros, dtype, method, importance)
     if not torch.isfinite(scale).all():
-        raise _refuse(weight, dtype)
+        raise refusal(weight, dtype)
     codes = torch.empty(k, n, dtype=torch.uint8, device=weight.device)
     chunk = max((1 << 24) // max(k, 1), 1)
     for i in range(0, n, chunk):
@@ -436,9 +436,9 @@ def _calibrated(model, types, modules, group, data, method, words):
     calibration = data if isinstance(data, Calibration) else Calibration(data, method)
     names: dict[int, list[str]] = {}
     for name, kind in types.items():
-        if isinstance(kind, str):
-            checked_format(kind, group, words["zeros"], words["dtype"] or torch.float16)
-            names.setdefault(id(modules[name]), []).append(name)
+        for each in [kind] if isinstance(kind, str) else kind.values():
+            checked_format(each, group, words["zeros"], words["dtype"] or torch.float16)
+        names.setdefault(id(modules[name]), []).append(name)
     first = {own[0]: own for own in names.values()}
 
     def install(name, made):
@@ -446,8 +446,7 @@ def _calibrated(model, types, modules, group, data, method, words):
             _put(model, each, made)
             modules.pop(each)
 
-    linears = {name: types[name] for name in first}
-    calibrate_(model, linears, group, calibration, install=install, **words)
+    calibrate_(model, {name: types[name] for name in first}, group, calibration, install=install, **words)
     rest = {name: kind for name, kind in types.items() if name in modules}
     if rest:
         warnings.warn(f"quantize_: the data of calibrate do not reach {_some(rest)}", stacklevel=3)
