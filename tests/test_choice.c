@@ -153,9 +153,11 @@ static void write_bool(FILE *out, unsigned *state, unsigned depth) {
 
 static void write_leaf(FILE *out, unsigned *state, const char *type) {
     static const char *const leaves[] = {"m", "n", "k", "u", "w", "multiprocessors", "target", "b"};
-    unsigned kind = draw(state, 10);
+    unsigned kind = draw(state, 12);
     if (kind < 8)
         fprintf(out, "%s(%s)", type, leaves[kind]);
+    else if (kind > 9) /* as divisors: all are divided by differently */
+        fprintf(out, "%s(%u)", type, kind == 10 ? draw(state, 20) : 1U << draw(state, 31));
     else
         fprintf(out, "%s(m * %u)", type, draw(state, 7) + 2);
 }

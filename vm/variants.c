@@ -23,6 +23,28 @@ tvm_status tvm_room_for(const tvm_room *room, uint32_t kernel, bool *fits, tvm_d
 
 /* ---- making ---- */
 
+/* The candidates whose costs are found with those of others, in runs: those of one that are met one behind
+ * the other. */
+static bool make_offers(tvm_variants *t) {
+    uint32_t count = 0;
+    t->offers = calloc(t->count + (size_t)1, sizeof *t->offers);
+    if (!t->offers) return false;
+    for (uint32_t i = 0; i < t->count; i++) { /* each after those that it leads to */
+        decision *d = &t->decisions[i];
+        uint16_t place;
+        if (d->subject != CANDIDATE || d->offer == NO_OFFER) continue;
+        d->offer = NO_OFFER;
+        if (!tvm_values_place(t->values, (uint32_t)d->span, &place)) continue;
+        const decision *next = &t->decisions[d->if_true];
+        bool follows =
+            count && next->subject == CANDIDATE && next->offer == count - 1 && next->group == d->group;
+        d->offer = count;
+        t->offers[count] = (offer){place, follows ? t->offers[count - 1].left + 1 : 0, d->of, d->if_true};
+        count++;
+    }
+    return true;
+}
+
 /* The tests of the decisions that are expressions, of each expression one. The costs of candidates that are
  * met one behind the other belong together. */
 static bool make_values(tvm_variants *t, const tvm_launch_env *env, const uint8_t *leaves) {
@@ -34,7 +56,7 @@ static bool make_values(tvm_variants *t, const tvm_launch_env *env, const uint8_
     for (uint32_t i = t->count; i-- > 0;) { /* as they are met */
         decision *d = &t->decisions[i];
         bool goes_with = d->subject == CANDIDATE && next == i;
-        d->place = NO_PLACE;
+        d->offer = NO_OFFER;
         if (d->subject == CANDIDATE) next = d->if_true;
         if (!has_expression(d) || of[d->low]) continue;
         if (count) together[count] = together[count - 1] + !goes_with;
@@ -49,11 +71,10 @@ static bool make_values(tvm_variants *t, const tvm_launch_env *env, const uint8_
         uint32_t root = of[d->low] - 1;
         bool of_group = d->subject == CANDIDATE && d->group == together[root];
         d->span = tests[root];
-        if (!of_group || d->span == TVM_NO_TEST || !tvm_values_place(t->values, tests[root], &d->place))
-            d->place = NO_PLACE;
+        d->offer = of_group && d->span != TVM_NO_TEST ? 0 : NO_OFFER;
     }
     free(of);
-    return made;
+    return made && make_offers(t);
 }
 
 /* So many decisions are taken sooner than a choice is remembered. */
@@ -124,6 +145,7 @@ void tvm_variants_free(tvm_variants *variants) {
     free(variants->decisions);
     free(variants->rest);
     free(variants->values);
+    free(variants->offers);
     free(variants->choices);
     free(variants);
 }
@@ -235,24 +257,46 @@ static inline bool is_too_big(const tvm_variants *t, uint32_t index) {
                                                memory_order_relaxed) == TVM_ROOM_TOO_BIG;
 }
 
-/* Is the least candidate; of equals the first is met first. */
-static void offer(const tvm_variants *t, uint32_t index, int64_t cost, knowledge *known) {
+/* Of equals the first is met first. */
+static void take_if_less(const tvm_variants *t, uint32_t index, int64_t cost, knowledge *known) {
     if ((known->best != NOBODY && known->least <= cost) || is_too_big(t, index)) return;
     known->best = index;
     known->least = cost;
 }
 
+/* The least of the offers from `first` down to `last`, which is met last; of equals the first. Without a
+ * branch, as none could be foreseen. */
+static const offer *least_offer(const offer *first, const offer *last, const int64_t *values) {
+    const offer *best = first;
+    int64_t least = values[first->place];
+    for (const offer *o = first; o > last;) {
+        o--;
+        int64_t cost = values[o->place];
+        best = cost < least ? o : best;
+        least = cost < least ? cost : least;
+    }
+    return best;
+}
+
 /* Offers the candidate whose cost has been found, and those behind it whose costs were found with it. */
 static uint32_t offer_all(const tvm_variants *t, const decision *d, int64_t cost, knowledge *known) {
-    uint32_t group = d->group;
-    bool together = d->place != NO_PLACE && known->by_run;
-    for (;;) {
-        offer(t, d->of, cost, known);
-        uint32_t at = d->if_true;
-        d = &t->decisions[at];
-        if (!together || d->subject != CANDIDATE || d->group != group || d->place == NO_PLACE) return at;
-        cost = known->run.values[d->place];
+    if (d->offer == NO_OFFER || !known->by_run) {
+        take_if_less(t, d->of, cost, known);
+        return d->if_true;
     }
+    const int64_t *values = known->run.values;
+    const offer *first = &t->offers[d->offer],
+                *last = first - first->left; /* the next ones stand before it */
+    const offer *best = least_offer(first, last, values);
+    if (!is_too_big(t, best->of)) {
+        take_if_less(t, best->of, values[best->place], known);
+        return last->next;
+    }
+    for (const offer *o = first + 1; o > last;) {
+        o--;
+        take_if_less(t, o->of, values[o->place], known);
+    }
+    return last->next;
 }
 
 /* Where the choice among costs leads: to the least candidate, to what follows where there is none, and once

@@ -211,8 +211,8 @@ static void add_case(maker *m, uint32_t i, uint32_t *least) {
         decision end = {.subject = LEAST, .if_true = NOBODY, .if_false = t->start};
         if (!has_cost(t->entry, i + 1)) t->start = *least = add_decision(m, &end);
         uint32_t next = after_candidate(m, made->condition);
-        decision offer = {.subject = CANDIDATE, .low = made->cost, .if_true = next, .if_false = next};
-        taken = candidate = add_decision(m, &offer);
+        decision offered = {.subject = CANDIDATE, .low = made->cost, .if_true = next, .if_false = next};
+        taken = candidate = add_decision(m, &offered);
     }
     if (m->failed) return;
     t->rest[i] = t->start;

@@ -24,7 +24,7 @@ typedef struct decision {
     uint16_t param;
     uint8_t subject;
     bool is_signed;             /* how the values are ordered */
-    uint16_t place;             /* of a CANDIDATE: where its cost is among the values of a run; NO_PLACE */
+    uint32_t offer;             /* of a CANDIDATE: its number among the table's offers; NO_OFFER */
     uint32_t group;             /* of a CANDIDATE: the costs of one are computed together */
     bool always;                /* of a CANDIDATE: the case has no condition on arguments */
     uint32_t if_true, if_false; /* of a CANDIDATE: where to go on, both; of LEAST: where its choice begins,
@@ -32,7 +32,15 @@ typedef struct decision {
     uint32_t of;                /* the case whose condition it is a part of */
 } decision;
 
-#define NO_PLACE UINT16_MAX
+#define NO_OFFER UINT32_MAX
+
+/* A candidate whose cost is computed together with those of the offers around it. */
+typedef struct offer {
+    uint16_t place; /* where its cost is among the values of a run */
+    uint32_t left;  /* offers that are met next, one after the other */
+    uint32_t of;    /* its case */
+    uint32_t next;  /* where to go on behind it */
+} offer;
 
 static inline bool has_expression(const decision *d) {
     return d->subject == EXPRESSION || d->subject == CANDIDATE;
@@ -47,6 +55,7 @@ struct tvm_variants {
     uint32_t start;
     uint32_t *rest;       /* of each case: where to go on when there is no room for it */
     tvm_values *values;   /* of the expressions */
+    offer *offers;        /* as they are met */
     tvm_choices *choices; /* made before; NULL: the table is too short to be worth it */
 };
 

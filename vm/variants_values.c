@@ -12,20 +12,24 @@ enum {
 };
 
 /* The kinds of steps that formulas are mostly made of have code of their own: operator, bits and sign of the
- * result; operands are signed. */
+ * result, sign of the operands. */
 #define KIND_TABLE(X)                                                                                        \
-    X(MULTIPLY_ADD_32, TVM_INTEGER_MULTIPLY_ADD, 32, true)                                                   \
-    X(MULTIPLY_ADD_64, TVM_INTEGER_MULTIPLY_ADD, 64, true)                                                   \
-    X(CDIV_32, TVM_EXPR_CDIV, 32, true)                                                                      \
-    X(CDIV_64, TVM_EXPR_CDIV, 64, true)                                                                      \
-    X(DIV_64, TVM_EXPR_DIV, 64, true)                                                                        \
-    X(MIN_64, TVM_EXPR_MIN, 64, true)                                                                        \
-    X(MAX_64, TVM_EXPR_MAX, 64, true)                                                                        \
-    X(LE, TVM_EXPR_LE, 1, false)                                                                             \
-    X(GT, TVM_EXPR_GT, 1, false)
+    X(MULTIPLY_ADD_32, TVM_INTEGER_MULTIPLY_ADD, 32, true, true)                                             \
+    X(MULTIPLY_ADD_64, TVM_INTEGER_MULTIPLY_ADD, 64, true, true)                                             \
+    X(CDIV_32, TVM_EXPR_CDIV, 32, true, true)                                                                \
+    X(CDIV_64, TVM_EXPR_CDIV, 64, true, true)                                                                \
+    X(DIV_32, TVM_EXPR_DIV, 32, true, true)                                                                  \
+    X(DIV_64, TVM_EXPR_DIV, 64, true, true)                                                                  \
+    X(MIN_64, TVM_EXPR_MIN, 64, true, true)                                                                  \
+    X(MAX_64, TVM_EXPR_MAX, 64, true, true)                                                                  \
+    X(SELECT_32, TVM_EXPR_SELECT, 32, true, false)                                                           \
+    X(SELECT_64, TVM_EXPR_SELECT, 64, true, false)                                                           \
+    X(LE, TVM_EXPR_LE, 1, false, true)                                                                       \
+    X(GT, TVM_EXPR_GT, 1, false, true)
 
 typedef enum kind {
     KIND_ANY,
+    KIND_CDIV_BY, /* CDIV_32 by a constant, of which there is a reciprocal */
 #define NAME(id, ...) KIND_##id,
     KIND_TABLE(NAME)
 #undef NAME
@@ -53,6 +57,14 @@ typedef struct test {
     uint64_t segments;
 } test;
 
+/* What a number from 0 to 2^31 - 1 is multiplied by and shifted to be divided by a constant (Granlund and
+ * Montgomery, "Division by Invariant Integers using Multiplication", 1994, theorem 4.2). A division takes
+ * several times as long. */
+typedef struct reciprocal {
+    uint64_t factor; /* 0: there is none */
+    unsigned shift;
+} reciprocal;
+
 /* Values are numbered: the constants, the arguments that are read, the results of the steps. */
 struct tvm_values {
     uint32_t constant_count, param_count, step_count;
@@ -62,6 +74,7 @@ struct tvm_values {
     refs *operands; /* of the steps */
     batch *batches;
     uint16_t *params;
+    reciprocal *reciprocals; /* of the constants */
     int64_t constants[];
 };
 
@@ -79,15 +92,16 @@ typedef struct node {
     bool joined;      /* a product that the sum which alone reads it makes with itself */
     uint32_t product; /* of a sum: the operand so joined; else TVM_NONE */
     uint32_t uses;
-    uint16_t value, level;
-    int64_t number; /* of a constant */
+    uint16_t value;
+    uint16_t segment, round, turn; /* of a step: its place; round 0: it has none yet */
+    int64_t number;                /* of a constant */
     set needed;
 } node;
 
 /* A step on its way to its place. */
 typedef struct placed {
-    uint64_t key; /* segment, level, kind */
-    uint32_t expr;
+    uint64_t key; /* segment, round, kind */
+    uint32_t turn, expr;
 } placed;
 
 typedef struct maker {
@@ -250,19 +264,21 @@ static uint16_t value_of(const maker *m, uint32_t expr) {
     return m->nodes[m->nodes[expr].same].value;
 }
 
-/* Behind the constants of the program stand 0 and 1. */
+/* Behind the constants of the program stand 0, 1 and -1. */
 static uint16_t zero_of(const maker *m) {
-    return (uint16_t)(m->values->constant_count - 2);
+    return (uint16_t)(m->values->constant_count - 3);
 }
 
 static bool allocate(maker *m) {
-    size_t constants = m->constants + (size_t)2;
-    size_t bytes =
-        sizeof *m->values + constants * sizeof m->values->constants[0] + m->root_count * sizeof(test) +
-        m->steps * (sizeof(tvm_step) + sizeof(refs) + sizeof(batch)) + m->params * sizeof(uint16_t);
+    size_t constants = m->constants + (size_t)3;
+    size_t bytes = sizeof *m->values + constants * sizeof m->values->constants[0] +
+                   m->root_count * sizeof(test) +
+                   m->steps * (sizeof(tvm_step) + sizeof(refs) + sizeof(batch)) +
+                   m->params * sizeof(uint16_t) + constants * sizeof(reciprocal);
     m->values = calloc(1, bytes);
     if (!m->values) return false;
-    m->values->tests = (test *)(void *)(m->values->constants + constants);
+    m->values->reciprocals = (reciprocal *)(void *)(m->values->constants + constants);
+    m->values->tests = (test *)(void *)(m->values->reciprocals + constants);
     m->values->steps = (tvm_step *)(void *)(m->values->tests + m->root_count);
     m->values->operands = (refs *)(void *)(m->values->steps + m->steps);
     m->values->batches = (batch *)(void *)(m->values->operands + m->steps);
@@ -273,17 +289,27 @@ static bool allocate(maker *m) {
     return true;
 }
 
+static reciprocal reciprocal_of(int64_t number) {
+    if (number <= 0 || number > INT32_MAX) return (reciprocal){0};
+    unsigned shift = 31;
+    while (INT64_C(1) << (shift - 31) < number) shift++;
+    return (reciprocal){(UINT64_C(1) << shift) / (uint64_t)number + 1, shift};
+}
+
 static void place_leaves(maker *m, sort wanted) {
     uint32_t param = 0;
     for (uint32_t i = 0; i < m->head->expr_count; i++) {
         if (sort_of(m, i) != wanted) continue;
-        if (wanted == CONSTANT) m->values->constants[m->count] = m->nodes[i].number;
+        if (wanted == CONSTANT) {
+            m->values->constants[m->count] = m->nodes[i].number;
+            m->values->reciprocals[m->count] = reciprocal_of(m->nodes[i].number);
+        }
         if (wanted == ARGUMENT) m->values->params[param++] = (uint16_t)expr_of(m, i)->a;
         m->nodes[i].value = (uint16_t)m->count++;
     }
 }
 
-/* Sums and products are the same step. */
+/* Sums, differences and products are the same step. */
 static tvm_step step_of(const maker *m, uint32_t expr) {
     const tvm_expr *e = expr_of(m, expr);
     unsigned arity = tvm_expr_arity(e);
@@ -301,59 +327,120 @@ static tvm_step step_of(const maker *m, uint32_t expr) {
     } else if (e->op == TVM_EXPR_ADD) {
         made.c = made.b;
         made.b = (uint16_t)(zero_of(m) + 1);
+    } else if (e->op == TVM_EXPR_SUB) {
+        made.c = made.a;
+        made.a = made.b;
+        made.b = (uint16_t)(zero_of(m) + 2);
     }
-    if (e->op == TVM_EXPR_MUL || e->op == TVM_EXPR_ADD) made.kind.op = TVM_INTEGER_MULTIPLY_ADD;
+    if (e->op == TVM_EXPR_MUL || e->op == TVM_EXPR_ADD || e->op == TVM_EXPR_SUB)
+        made.kind.op = TVM_INTEGER_MULTIPLY_ADD;
     return made;
 }
 
-/* One more than the highest level of the operands in the segment; products that are joined hand on their
- * operands'. */
-static uint16_t level_of(const maker *m, uint32_t expr, uint32_t within) {
+/* Have all steps of the segment that it reads their places, before those that this turn of this round gives?
+ * Products that are joined read what their sums do. */
+static bool is_ready(const maker *m, uint32_t expr, const node *at) {
     const tvm_expr *e = expr_of(m, expr);
-    uint16_t level = 0;
     for (unsigned o = 0; o < tvm_expr_arity(e); o++) {
         uint32_t i = m->nodes[e->operands[o]].same;
-        const node *operand = &m->nodes[i];
-        uint16_t below = 0;
-        if (operand->joined)
-            below = level_of(m, i, within);
-        else if (sort_of(m, i) == STEP && segment_of(m, &operand->needed) == within)
-            below = (uint16_t)(operand->level + 1);
-        if (below > level) level = below;
+        const node *read = &m->nodes[i];
+        bool is_placed = read->round && (read->round != at->round || read->turn != at->turn);
+        if (read->joined ? !is_ready(m, i, at)
+                         : !is_placed && read->segment == at->segment && sort_of(m, i) == STEP)
+            return false;
     }
-    return level;
+    return true;
+}
+
+static kind kind_of(const maker *m, const tvm_step *step) {
+#define FIND(id, of, of_bits, of_signed, takes_signed)                                                       \
+    if (step->kind.op == (of) && step->kind.bits == (of_bits) && step->kind.result_signed == (of_signed) &&  \
+        step->kind.operands_signed == (takes_signed))                                                        \
+        return KIND_##id;
+    if (step->kind.op == TVM_EXPR_CDIV && step->kind.bits == 32 && step->kind.result_signed &&
+        step->kind.operands_signed && step->b < m->values->constant_count &&
+        m->values->reciprocals[step->b].factor)
+        return KIND_CDIV_BY;
+    KIND_TABLE(FIND)
+#undef FIND
+    return KIND_ANY;
 }
 
 static int by_key(const void *a, const void *b) {
     const placed *x = a, *y = b;
     if (x->key != y->key) return x->key < y->key ? -1 : 1;
+    if (x->turn != y->turn) return x->turn < y->turn ? -1 : 1;
     return (x->expr > y->expr) - (x->expr < y->expr);
+}
+
+/* Steps of one kind from `from` on. */
+static uint32_t end_of_kind(const placed *order, uint32_t from, uint32_t end) {
+    uint32_t at = from;
+    while (at < end && order[at].key == order[from].key) at++;
+    return at;
+}
+
+/* Puts those steps of a kind into the round that read nothing but what has a place, in turns: in each those
+ * that read nothing of it, so that none waits for the one before it. */
+static uint32_t take_ready(const maker *m, const placed *order, uint32_t from, uint32_t to, uint16_t round) {
+    uint32_t all = 0, taken = 1;
+    for (uint16_t turn = 1; taken; turn++) {
+        taken = 0;
+        for (uint32_t i = from; i < to; i++) {
+            node *step = &m->nodes[order[i].expr];
+            const node at = {.segment = step->segment, .round = round, .turn = turn};
+            if (step->round || !is_ready(m, order[i].expr, &at)) continue;
+            step->round = round;
+            step->turn = turn;
+            taken++;
+        }
+        all += taken;
+    }
+    return all;
+}
+
+/* Gives the steps of a segment their rounds: in each those of the kind of which most can be taken, as each
+ * run of steps of one kind has a beginning and an end that take time. */
+static void give_rounds(const maker *m, const placed *order, uint32_t begin, uint32_t end) {
+    uint32_t left = end - begin;
+    for (uint16_t round = 1; left; round++) {
+        uint32_t best = begin, most = 0;
+        for (uint32_t from = begin, to; from < end; from = to) {
+            to = end_of_kind(order, from, end);
+            uint32_t count = take_ready(m, order, from, to, round);
+            if (count > most) best = from, most = count;
+            for (uint32_t i = from; count && i < to; i++) /* another kind may have more */
+                if (m->nodes[order[i].expr].round == round) m->nodes[order[i].expr].round = 0;
+        }
+        left -= take_ready(m, order, best, end_of_kind(order, best, end), round);
+    }
 }
 
 /* Segment by segment, and in each what is alike together. */
 static void order_steps(const maker *m, placed *order) {
     uint32_t count = 0;
     for (uint32_t i = 0; i < m->head->expr_count; i++) {
+        node *step = &m->nodes[i];
+        step->round = 0;
         if (sort_of(m, i) != STEP) continue;
-        uint32_t within = segment_of(m, &m->nodes[i].needed);
-        const tvm_step step = step_of(m, i); /* its kind; the operands come later */
-        m->nodes[i].level = level_of(m, i, within);
-        order[count++] = (placed){(uint64_t)within << 48 | (uint64_t)m->nodes[i].level << 32 |
-                                      (uint64_t)step.kind.op << 16 | (uint64_t)step.kind.bits << 8 |
-                                      (uint64_t)step.kind.result_signed << 1 | step.kind.operands_signed,
-                                  i};
+        const tvm_step made = step_of(m, i); /* its kind; the operands come later */
+        step->segment = (uint16_t)segment_of(m, &step->needed);
+        order[count++] = (placed){(uint64_t)step->segment << 48 | (uint64_t)kind_of(m, &made) << 24 |
+                                      (uint64_t)made.kind.op << 16 | (uint64_t)made.kind.bits << 8 |
+                                      (uint64_t)made.kind.result_signed << 1 | made.kind.operands_signed,
+                                  0, i};
     }
     qsort(order, count, sizeof *order, by_key);
-}
-
-static kind kind_of(const tvm_step *step) {
-#define FIND(id, of, of_bits, of_signed)                                                                     \
-    if (step->kind.op == (of) && step->kind.bits == (of_bits) && step->kind.result_signed == (of_signed) &&  \
-        step->kind.operands_signed)                                                                          \
-        return KIND_##id;
-    KIND_TABLE(FIND)
-#undef FIND
-    return KIND_ANY;
+    for (uint32_t begin = 0, end; begin < count; begin = end) {
+        end = begin;
+        while (end < count && order[end].key >> 48 == order[begin].key >> 48) end++;
+        give_rounds(m, order, begin, end);
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        order[i].key |= (uint64_t)m->nodes[order[i].expr].round << 32;
+        order[i].turn = m->nodes[order[i].expr].turn;
+    }
+    qsort(order, count, sizeof *order, by_key);
 }
 
 static bool place_steps(maker *m) {
@@ -370,7 +457,7 @@ static bool place_steps(maker *m) {
         made->operands[s] = (refs){step->a, step->b, step->c};
         if (s == 0 || order[s].key != order[s - 1].key) {
             if (!of->batch_count++) *of = (segment){s, batches, 1};
-            made->batches[batches++] = (batch){(uint16_t)kind_of(step), 0};
+            made->batches[batches++] = (batch){(uint16_t)kind_of(m, step), 0};
         }
         made->batches[batches - 1].count++;
     }
@@ -395,7 +482,8 @@ static bool lay_out(maker *m, uint32_t *tests) {
     if (!allocate(m)) return false;
     place_leaves(m, CONSTANT);
     m->values->constants[m->count + 1] = 1;
-    m->count += 2;
+    m->values->constants[m->count + 2] = -1;
+    m->count += 3;
     place_leaves(m, ARGUMENT);
     if (!place_steps(m)) return false;
     for (uint32_t r = 0; r < m->root_count; r++) {
@@ -429,7 +517,7 @@ bool tvm_values_make(const tvm_ir_kernel *head, const tvm_launch_env *env, const
         m.groups /= 2;
         find_needed(&m);
     }
-    bool fits = (uint64_t)m.constants + 2 + m.params + m.steps <= TVM_VALUES_MAX,
+    bool fits = (uint64_t)m.constants + 3 + m.params + m.steps <= TVM_VALUES_MAX,
          made = !fits || lay_out(&m, tests);
     free(m.nodes);
     *values = m.values;
@@ -445,27 +533,49 @@ void tvm_values_begin(const tvm_values *values, const tvm_scalar *scalars, tvm_v
     for (uint32_t p = 0; p < values->param_count; p++) run->values[count++] = scalars[values->params[p]].i;
 }
 
+/* The sum is wrapped to 32 bits before it is divided. */
+static inline int64_t divide_up(int64_t a, int64_t by, const reciprocal *r) {
+    int64_t sum = (int32_t)(uint32_t)((uint64_t)a + (uint64_t)by - 1);
+    return sum < 0 ? sum / by : (int64_t)((uint64_t)sum * r->factor >> r->shift);
+}
+
+/* Steps of one kind, which is known where this is inlined. */
+TVM_INLINE bool run_alike(tvm_integer_op op, const refs *at, const refs *last, const int64_t *values,
+                          int64_t *result) {
+    _Pragma("GCC unroll 4") for (; at < last; at++) {
+        const tvm_step step = {op, at->a, at->b, at->c};
+        if (!tvm_step_run(&step, values, result++)) return false;
+    }
+    return true;
+}
+
+static bool run_batch(const tvm_values *all, const batch *b, const refs *at, int64_t *values,
+                      int64_t *result) {
+    const refs *last = at + b->count;
+    switch ((kind)b->kind) {
+#define CASE(id, op, bits, is_signed, takes_signed)                                                          \
+    case KIND_##id:                                                                                          \
+        return run_alike((tvm_integer_op){op, bits, is_signed, takes_signed}, at, last, values, result);
+        KIND_TABLE(CASE)
+#undef CASE
+    case KIND_CDIV_BY:
+        _Pragma("GCC unroll 4") for (; at < last; at++) *result++ =
+            divide_up(values[at->a], values[at->b], &all->reciprocals[at->b]);
+        return true;
+    case KIND_ANY:
+        break;
+    }
+    for (; at < last; at++)
+        if (!tvm_step_run(&all->steps[at - all->operands], values, result++)) return false;
+    return true;
+}
+
 static bool run_segment(const tvm_values *all, const segment *s, int64_t *values) {
     const refs *at = all->operands + s->first_step;
-    const batch *b = all->batches + s->first_batch, *end = b + s->batch_count;
     int64_t *result = values + all->constant_count + all->param_count + s->first_step;
-    for (; b < end; b++) {
-        const refs *last = at + b->count;
-        switch ((kind)b->kind) {
-#define CASE(id, op, bits, is_signed)                                                                        \
-    case KIND_##id:                                                                                          \
-        for (; at < last; at++)                                                                              \
-            if (!tvm_step_run(&(tvm_step){{op, bits, is_signed, true}, at->a, at->b, at->c}, values,         \
-                              result++))                                                                     \
-                return false;                                                                                \
-        break;
-            KIND_TABLE(CASE)
-#undef CASE
-        case KIND_ANY:
-            for (; at < last; at++)
-                if (!tvm_step_run(&all->steps[at - all->operands], values, result++)) return false;
-        }
-    }
+    const batch *b = all->batches + s->first_batch, *end = b + s->batch_count;
+    for (; b < end; at += b->count, result += b->count, b++)
+        if (!run_batch(all, b, at, values, result)) return false;
     return true;
 }
 
