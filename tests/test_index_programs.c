@@ -186,6 +186,7 @@ START_TEST(packed_weights_are_widened) {
     snprintf(define, sizeof define, "WTYPE=%s %s", type, group);
     kernel_kit narrow, wide, k = kit_open("widen_lowbit.vasm", define);
     kit_tensor *from = packed_as(&narrow, type, type, group), *to = packed_as(&wide, "f8_e4m3", type, group);
+    kit_scalar(&k, 1);
     kit_scalar(&k, (double)granules);
     kit_tensor *p = kit_tensor_new(&k, type_of("u8"), granules * kg * 64 * type_of(type).bits / 8);
     ck_assert_uint_eq(p->count, from->count);

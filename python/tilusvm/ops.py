@@ -16,7 +16,7 @@ import math
 
 from ._torch import torch
 
-from . import program
+from . import AssembleError, program
 from ._attention import CacheFormat, attention, attention_decode, kv_append, qkv_append
 from ._formats import format_of
 from ._registry import FLOATS, HALVES, ROWS, check_row, need, operator
@@ -76,42 +76,44 @@ def packed_shape(type: str, group: int, k: int, n: int) -> tuple[int, int, int]:
     return (-(-n // 64), k // rows, rows * 8 * format_of(type).bits)
 
 
-#: Rows from which on the product of weights that widen takes is faster by way of f8_e4m3, on a Hopper GPU.
-WIDE_ROWS = 1024
-
-
 def widens(type: str, group: int) -> bool:
-    """Does f8_e4m3 have all values of the type, one of 5 to 7 bits?"""
-    fmt = format_of(type)
-    return fmt.kind == "f" and 5 <= fmt.bits <= 7 and fmt.exponent <= 4 and fmt.mantissa <= 3 and group != 16
+    """Does f8_e4m3 have all values of the type, one of 5 to 7 bits? The program says so."""
+    return _widening(type, group, False) is not None
 
 
 def widen(packed, type: str, group: int, early=False):
     """Packed weights of a type that widens as those of f8_e4m3, for the same scales: as packed, 8 / bits as large.
     early: as for matmul_lowbit."""
     out = packed.new_empty((*packed.shape[:2], 64 * group_rows(group)))
-    _widening(type, group, early)(packed.shape[0] * packed.shape[1], packed.view(-1), out.view(-1))
+    widening = _widening(type, group, early).program["widen"]
+    widening(0, packed.shape[0] * packed.shape[1], packed.view(-1), out.view(-1))
     return out
 
 
 @functools.lru_cache(maxsize=None)
 def _widening(type, group, early):
-    return program("widen_lowbit", **format_of(type).consts, GROUP=group, EARLY=early)["widen"]
+    """The entry that says for how many rows it pays; None where the program does not take the type."""
+    consts = format_of(type).consts
+    try:
+        return None if "BOOK" in consts else program("widen_lowbit", **consts, GROUP=group, EARLY=early)["widen_lowbit"]
+    except AssembleError:
+        return None
 
 
-@functools.lru_cache(maxsize=None)
-def _is_hopper(device):
-    return device.type == "cuda" and torch.cuda.get_device_capability(device) == (9, 0)
+@functools.lru_cache(maxsize=4096)
+def _pays(entry, rows, device):
+    return entry.variant(m=rows, granules=0, device=device) == "widen"
 
 
 def _widened(launch, constants):
     """launch, or where the type widens a function that takes that way for many rows."""
     type, group = constants["WTYPE"], constants["GROUP"]
-    if "BOOK" in constants or "BATCH_INVARIANT" in constants or not widens(type, group):
+    entry = _widening(type, group, False)
+    if "BATCH_INVARIANT" in constants or entry is None:
         return launch
 
     def run(x, packed, scales, zeros, bias, type, group, out_dtype, invariant, multiplier, early):
-        if x.numel() < WIDE_ROWS * x.shape[-1] or not _is_hopper(x.device):
+        if not _pays(entry, x.numel() // max(x.shape[-1], 1), x.device):
             return launch(x, packed, scales, zeros, bias, type, group, out_dtype, invariant, multiplier, early)
         packed = widen(packed, type, group, early)
         rest = group, out_dtype, invariant, multiplier, False  # behind what writes the weights

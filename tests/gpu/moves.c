@@ -62,8 +62,9 @@ static bool run_widening(suite *s, const gpu_test *test) {
     const launch *l = test->data;
     size_t weights = (size_t)l->sizes[0] * 128 * 64, bytes = weights * test->type.bits / 8;
     uint8_t *p = whole_numbers(TVM_U(8), bytes, 0, 256, 9);
-    gpu_arg args[] = {ARG_SCALAR(l->sizes[0]), ARG_IN(TVM_U(8), bytes, p), ARG_OUT(TVM_U(8), weights)};
-    bool good = gpu_run_both(s, test, "widen", args, 3);
+    gpu_arg args[] = {ARG_SCALAR(1024), ARG_SCALAR(l->sizes[0]), ARG_IN(TVM_U(8), bytes, p),
+                      ARG_OUT(TVM_U(8), weights)};
+    bool good = gpu_run_both(s, test, "widen", args, 4);
     free(p);
     return good;
 }
