@@ -35,7 +35,7 @@ CONSTANTS = {
     "SHARED": (250, "16 KB by way of the L2 cache, which all multiprocessors share"),
     "WAVE": (1.5e6, "the beginning and end of a tile, but of blocks that stay for all waves of the first one"),
     "WAVE_TILE": (2e6, "more, for each 128 x 128 of a tile"),
-    "EXCHANGE": (1.3e6, "adding up in a cluster"),
+    "EXCHANGE": (1.3e6, "adding up in a cluster, for each tile"),
     "STREAM_TENSOR": (240e3, "as TENSOR, of streams"),
     "STREAM_CONVERT": (1.5e3, "conversion in a stream, in thousandths of that in a cluster"),
     "STREAM_STEP": (150e3, "a stage of a stream"),
@@ -48,6 +48,8 @@ CONSTANTS = {
     "MMA_CUT": (660e3, "each part of a tile that is cut"),
     "MMA_CUT_TILE": (2.1e6, "4096 sums of such a tile"),
 }  # fmt: skip
+#: The target of the devices with wgmma, as bench/variants writes it.
+WGMMA_TARGET = 90
 PROGRAMS = Path(__file__).resolve().parent.parent / "programs"
 
 
@@ -72,8 +74,8 @@ def physical(clock, products, memory):
 
 
 #: Of devices that were not measured: those with wgmma, of which an H100 has these figures, and the others, an A100's.
-UNMEASURED = {"sm_90": (90, "target == 90", physical(1.755, 2048, 3350 / 132)),
-              "others": (0, "target != 90", physical(1.41, 1024, 2039 / 108))}  # fmt: skip
+UNMEASURED = {"hopper": (True, "has(wgmma)", physical(1.755, 2048, 3350 / 132)),
+              "others": (False, "!has(wgmma)", physical(1.41, 1024, 2039 / 108))}  # fmt: skip
 
 
 def cdiv(a, b):
@@ -87,21 +89,22 @@ def read_tables(programs):
     """The rows of the program's tables of variants, by the names of bench/variants."""
     text = (programs / "matmul_lowbit.vasminc").read_text()
     variants = {}
-    for engine in ("MMA", "CLUSTER", "STREAM"):
-        columns, body = re.search(rf"\.table {engine}_VARIANTS\((.*?)\)\n(.*?)\.endtable", text, re.DOTALL).groups()
+    for table in ("MMA_VARIANTS", "TILES"):
+        columns, body = re.search(rf"\.table {table}\((.*?)\)\n(.*?)\.endtable", text, re.DOTALL).groups()
         names = [name.strip() for name in columns.split(",")]
         for name, fields in re.findall(r"^ *_(\w+): *(.*?)(?: +if .*)?$", body, re.MULTILINE):
-            variants[name] = (engine, dict(zip(names, (field.strip() for field in fields.split(",")))))
+            variants[name] = dict(zip(names, (field.strip() for field in fields.split(","))))
     return variants
 
 
 def row_of(variants, name, bits):
     """A variant's row in numbers, for weights of so many bits in groups of 128 and otherwise default options."""
-    engine, fields = variants[name]
-    known = {"true": 1, "false": 0, "HAS_PAIRS": bits in (4, 8), "STREAM_BK": 128 if bits <= 5 else 64}
+    fields, pairs = variants[name], bits in (4, 8)
+    known = {"ONCE": "once", "STAY": "stay", "CUT": "cut", "MAY_STAY": "stay" if pairs else "once",
+             "STREAM_BK": 128 if bits <= 5 else 64}  # fmt: skip
     row = {key: known[field] if field in known else int(field) for key, field in fields.items()
            if field in known or field.isdigit()}  # fmt: skip
-    return SimpleNamespace(engine=engine, **row)
+    return SimpleNamespace(engine={"cut": "STREAM", None: "MMA"}.get(row.get("WALK"), "CLUSTER"), **row)
 
 
 def read_points(files):
@@ -111,7 +114,7 @@ def read_points(files):
         for line in Path(file).read_text().splitlines():
             if line.startswith("#"):
                 found = re.match(r"# device: (.*), target (\d+), (\d+) multiprocessors", line)
-                device = (found[1], int(found[2]), int(found[3])) if found else device
+                device = (found[1], int(found[2]) == WGMMA_TARGET, int(found[3])) if found else device
                 continue
             type_name, m, n, k, *rest = line.split()
             words = [word.replace("matmul_lowbit_", "").split(":") for word in rest]
@@ -136,10 +139,8 @@ def cluster_time(f, c, div, top, pick):
     products = div(div(f.area * c["TENSOR"], 128) + f.bn * (convert(f, c, pick) + late), 128)
     bring = div(f.bm * c["BRING_ROW"] + f.bn * f.bits * c["BRING_BIT"], 128) + f.missing * c["BRING_MISSING"]
     step = top(top(products, div(c["LATENCY"], f.stages - 1)), bring)
-    begin = c["WAVE"] + div(f.area * c["WAVE_TILE"], 16384)
-    wave = pick(f.stays, 0, begin)
-    once = pick(f.stays, begin, 0) + pick(f.blocks == 1, 0, c["EXCHANGE"])
-    return f.waves * (wave + f.part * step) + f.all * div(f.bytes * c["SHARED"], 16384) + once
+    begin = c["WAVE"] + div(f.area * c["WAVE_TILE"], 16384) + pick(f.blocks == 1, 0, c["EXCHANGE"])
+    return f.waves * f.part * step + pick(f.stays, 1, f.waves) * begin + f.all * div(f.bytes * c["SHARED"], 16384)
 
 
 def stream_time(f, c, div, top, pick):
@@ -166,17 +167,17 @@ TIMES = {"CLUSTER": cluster_time, "STREAM": stream_time, "MMA": mma_time}
 
 def cluster_sizes(v, bits, m, n, k, places):
     f = SimpleNamespace(bm=v.BM, bn=v.BN, area=v.BM * v.BN, blocks=v.BLOCKS, bits=bits)
-    f.bytes, steps, f.stays = 256 * v.BM + 16 * bits * v.BN, cdiv(k, 128), v.WAVES
+    f.bytes, steps, f.stays = 256 * v.BM + 16 * bits * v.BN, cdiv(k, 128), v.WALK == "stay"
     f.stages = min(6, (226 * 1024 - (0 if v.TN == 64 else v.BM * (v.BN + 4) * 4)) // f.bytes)
     row_tiles, f.part = cdiv(m, v.BM), cdiv(k, 128 * v.BLOCKS)
     tiles, f.missing = row_tiles * cdiv(n, v.BN), row_tiles * v.BM - m
-    f.waves = cdiv(tiles, cdiv(places * (132 // v.BLOCKS if v.WAVES else AT_ONCE[v.BLOCKS]), 132))
+    f.waves = cdiv(tiles, cdiv(places * (132 // v.BLOCKS if f.stays else AT_ONCE[v.BLOCKS]), 132))
     f.all = tiles * steps
     return f
 
 
 def stream_sizes(v, bits, m, n, k, places):
-    f = SimpleNamespace(bm=v.BM, bn=2 * v.TN, area=v.BM * 2 * v.TN, blocks=v.BLOCKS, bits=bits)
+    f = SimpleNamespace(bm=v.BM, bn=v.BN, area=v.BM * v.BN, blocks=v.BLOCKS, bits=bits)
     f.bytes, f.steps, f.stages_of_step = 2 * v.BK * v.BM + bits * v.BK // 8 * f.bn, cdiv(k, 128), 128 // v.BK
     f.stages = min(6, (226 * 1024 - (min(v.BM, 128) * f.bn * 2 if v.TN == 64 else 0)) // f.bytes)
     row_tiles, f.places = cdiv(m, v.BM), max(places // v.BLOCKS, 1)
@@ -203,8 +204,9 @@ def kind_of(type_name, bits):
     return 3 if type_name[0] == "f" else 2 if bits == 8 else 1 if bits == 3 or bits > 4 else 0
 
 
-def candidates(variants, point, places):
-    """(name, engine, sizes) of the variants that the entry has cases for at these sizes."""
+def candidates(variants, point, places, more=False):
+    """(name, engine, sizes) of the variants that the entry has cases for at these sizes; more: of tiles half of whose
+    rows would be none of A, too, which are measured, but not asked for their time."""
     type_name, m, n, k, _, times = point
     bits = int(re.search(r"\d+", type_name)[0])
     for name in times:
@@ -213,7 +215,9 @@ def candidates(variants, point, places):
         v = row_of(variants, name, bits)
         if v.engine == "MMA" and not (m <= 16 if v.BM <= 16 else 16 < m <= 64):
             continue
-        if v.engine != "MMA" and (m <= 16 or (v.engine == "STREAM" and k % 64)):
+        if v.engine != "MMA" and (m <= 16 or v.engine == "STREAM" and k % 64):
+            continue
+        if v.BM >= 128 and m <= 64 and not more:
             continue
         f = SIZES[v.engine](v, bits, m, n, k, places)
         f.kind = kind_of(type_name, bits)
@@ -243,7 +247,7 @@ class Measured:
         rows = []
         for index, point in enumerate(points):
             best = min(point[5].values())
-            for name, engine, f in candidates(variants, point, places):
+            for name, engine, f in candidates(variants, point, places, more=True):
                 over = point[5][name] / best
                 if over <= farthest:
                     rows.append((engine, index, point[5][name], over, f))
@@ -278,9 +282,9 @@ class Measured:
         return self.share @ (np.add.reduceat(chosen * over, starts) / np.add.reduceat(chosen, starts))
 
 
-def fit(measured, attempts):
+def fit(measured, attempts, found_before):
     """Least squares first, and from there the sum of the choice's loss and of the errors; from several beginnings, of
-    which the one with the best choice at the fitted points is taken."""
+    which the one with the best choice at the fitted points is taken; what was found before stays if none is better."""
     import numpy as np
     from scipy.optimize import least_squares, minimize
 
@@ -293,6 +297,8 @@ def fit(measured, attempts):
     start, found = np.log([value for value, _ in CONSTANTS.values()]), []
     bounds = [(math.log(10), math.log(3e7))] * len(start)
     spread = np.random.default_rng(1)
+    if found_before:
+        found.append((measured.regret(found_before, 0.001), -1, np.log([found_before[name] for name in CONSTANTS])))
     for attempt in range(attempts):
         x = start + spread.normal(0, 0.2 if attempt else 0, len(start))
         x = least_squares(lambda x: measured.errors(constants(x)), x, loss="soft_l1", f_scale=0.04).x
@@ -307,12 +313,12 @@ def fit(measured, attempts):
 
 
 def read_costs(file):
-    """{device: (target, multiprocessors, constants)} of those that were measured."""
+    """{device: (has it wgmma?, multiprocessors, constants)} of those that were measured."""
     devices = {}
     text = re.sub(r",\n +", ", ", file.read_text()) if file.exists() else ""  # a row may be several lines
-    measured = re.compile(r"^; (\w+): target (\d+), (\d+) multi.*\n +\w+: +\d+, (.*)", re.MULTILINE)
-    for name, target, places, row in measured.findall(text):
-        devices[name] = (int(target), int(places), dict(zip(CONSTANTS, map(int, row.split(",")))))
+    measured = re.compile(r"^; (\w+): (\d+) multiprocessors\n +\w+: +(\w+), (.*)", re.MULTILINE)
+    for name, places, wgmma, row in measured.findall(text):
+        devices[name] = (wgmma == "true", int(places), dict(zip(CONSTANTS, map(int, row.split(",")))))
     return devices
 
 
@@ -320,13 +326,14 @@ def write_costs(file, devices, said):
     lines = ["; The times by which matmul_lowbit chooses, in picoseconds: written by bench/fit.py, not by hand.",
              f"; Command: {said}"]  # fmt: skip
     lines += [f"; {name:15}{what}" for name, (_, what) in CONSTANTS.items()]
-    lines += [f".table DEVICES({', '.join(['TARGET', *CONSTANTS])})"]
-    for name, (target, places, constants) in devices.items():
-        lines += [f"; {name}: target {target}, {places} multiprocessors", f"    {name}: {target}, {values(constants)}"]
+    lines += [f".table DEVICES({', '.join(['WGMMA', *CONSTANTS])})"]
+    for name, (wgmma, places, constants) in devices.items():
+        lines += [f"; {name}: {places} multiprocessors", f"    {name}: {flag(wgmma)}, {values(constants)}"]
     lines += ["; Not measured: by figures of an H100 and of an A100."]
-    lines += [f"    {name}: {target}, {values(constants)}" for name, (target, _, constants) in UNMEASURED.items()]
+    lines += [f"    {name}: {flag(wgmma)}, {values(constants)}" for name, (wgmma, _, constants) in UNMEASURED.items()]
     lines += [".endtable"]
-    here = {name: f"target == {target} && multiprocessors == {places}" for name, (target, places, _) in devices.items()}
+    here = {name: f"{'' if wgmma else '!'}has(wgmma) && multiprocessors == {places}"
+            for name, (wgmma, places, _) in devices.items()}  # fmt: skip
     lines += [f".let is_{name} = {condition}" for name, condition in here.items()]
     measured = " || ".join(f"is_{name}" for name in here)
     for name, (_, condition, _) in UNMEASURED.items():
@@ -336,6 +343,10 @@ def write_costs(file, devices, said):
                              break_long_words=False) for line in lines]  # fmt: skip
     partial.write_text("\n".join(wrapped) + "\n")
     partial.replace(file)
+
+
+def flag(value):
+    return "true" if value else "false"
 
 
 def values(constants):
@@ -380,7 +391,8 @@ def main():
         points, device = read_points(options.fit)
         if device is None:
             parser.error(f"{options.fit[0]} has no line '# device: NAME, target N, N multiprocessors'")
-        constants = fit(Measured(points, variants, device[2], 1.6), options.attempts)
+        before = read_costs(options.write).get(options.name) if options.write else None
+        constants = fit(Measured(points, variants, device[2], 1.6), options.attempts, before and before[2])
         for name, value in constants.items():
             print(f"{name:16} {value:9}  {CONSTANTS[name][1]}")
         if options.write:
