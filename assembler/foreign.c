@@ -5,6 +5,10 @@
 const tvm_foreign tvm_foreign_words[] = {
     /* instructions */
     {"sigmoid", "sigmoid x is 1 / (1 + exp(-x))", "exp"},
+    {"roll", "elements move along an axis by shift", "shift"},
+    {"shuffle_up", "elements move along an axis by shift", "shift"},
+    {"shuffle_down", "elements move along an axis by shift", "shift"},
+    {"associative_scan", "a scan by a function of your own is a macro of shift and where: vasm(5)", "shift"},
     {"relu", "relu x is max of x and 0.0", "max"},
     {"clamp", "the instruction is 'clip x, low, high'", "clip"},
     {"sum", "'reduce sum, %x, axis', or (version 7) 'sum(%x, axis)'", "reduce"},

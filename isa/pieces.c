@@ -18,6 +18,7 @@ void tvm_pieces_of(const tvm_ir_program *program, const tvm_ir_kernel *kernel, c
     }
     out->axis = next[0].value;
     if (insn->op != TVM_OP_CONCAT) out->times = next[1].value;
+    out->back = insn->op == TVM_OP_SHIFT && next[2].kind == TVM_OPERAND_CONST;
 }
 
 unsigned tvm_pieces_origin(const tvm_pieces *pieces, const uint32_t *index, uint32_t *from) {
@@ -39,6 +40,10 @@ unsigned tvm_pieces_origin(const tvm_pieces *pieces, const uint32_t *index, uint
         return 1;
     case TVM_OP_REPEAT:
         from[pieces->axis] %= pieces->shapes[0][pieces->axis];
+        return 0;
+    case TVM_OP_SHIFT:
+        if (tvm_shift_moves(pieces, index[pieces->axis]))
+            from[pieces->axis] += pieces->back ? pieces->times : -pieces->times;
         return 0;
     default:
         from[pieces->axis] /= pieces->times;

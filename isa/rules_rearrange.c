@@ -213,11 +213,26 @@ static tvm_status repeat_layout(const tvm_rule *rule, tvm_layout *out) {
     return tvm_refuse(rule->why, "%s", why.text);
 }
 
+static tvm_status shift_layout(const tvm_rule *rule, tvm_layout *out) {
+    enum { SOURCE, AXIS, BY };
+    const tvm_layout *source = tvm_rule_layout(rule, SOURCE);
+    uint32_t axis = tvm_rule_value(rule, AXIS), by = tvm_rule_value(rule, BY);
+    if (axis >= source->rank)
+        return tvm_refuse(rule->why, "there is no axis %u of %u dimensions", axis, source->rank);
+    if (by < 1 || by >= source->shape[axis])
+        return tvm_refuse(rule->why,
+                          "by %u of %u elements: expected a distance of 1 at least, below the extent", by,
+                          source->shape[axis]);
+    *out = *source;
+    return TVM_OK;
+}
+
 tvm_status tvm_rule_PIECES(const tvm_rule *rule) {
     tvm_layout layout;
     tvm_status status = rule->op == TVM_OP_SLICE    ? slice_layout(rule, &layout)
                         : rule->op == TVM_OP_INSERT ? insert_layout(rule, &layout)
                         : rule->op == TVM_OP_CONCAT ? concat_layout(rule, &layout)
+                        : rule->op == TVM_OP_SHIFT  ? shift_layout(rule, &layout)
                                                     : repeat_layout(rule, &layout);
     if (status != TVM_OK) return status;
     return tvm_rule_register(rule, tvm_rule_slot(rule, 0)->dtype, &layout);

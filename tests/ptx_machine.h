@@ -21,11 +21,15 @@
 static inline void ptx_shuffle(ptx_machine *m, const ptx_insn *insn) {
     uint64_t values[1024];
     bool indexed = ptx_is(insn->part[2], "idx");
-    ptx_must(indexed || ptx_is(insn->part[2], "bfly"), "ptx: unknown %s", insn->text);
+    bool up = ptx_is(insn->part[2], "up"), down = ptx_is(insn->part[2], "down");
+    ptx_must(indexed || up || down || ptx_is(insn->part[2], "bfly"), "ptx: unknown %s", insn->text);
     for (unsigned t = 0; t < m->threads; t++) {
         if (!ptx_runs(m, t)) continue;
         unsigned lane = (unsigned)ptx_operand_value(m, &insn->operand[2], t);
-        values[t] = ptx_operand_value(m, &insn->operand[1], indexed ? t / 32 * 32 + lane % 32 : t ^ lane);
+        unsigned from = indexed ? t / 32 * 32 + lane % 32 : t ^ lane;
+        if (up) from = t % 32 >= lane ? t - lane : t;
+        if (down) from = t % 32 + lane < 32 ? t + lane : t;
+        values[t] = ptx_operand_value(m, &insn->operand[1], from);
     }
     for (unsigned t = 0; t < m->threads; t++)
         if (ptx_runs(m, t)) ptx_set(m, insn->operand[0].reg[0], t, values[t]);
@@ -245,11 +249,29 @@ static inline uint32_t ptx_alike(const ptx_machine *m, const ptx_operand *o, uin
     return alike;
 }
 
-/* bar.sync a, b and bar.arrive a, b of the running part: those that wait at barrier a go on together once b
- * threads have come. Warps at another barrier part from it. */
+/* bar.red.and.pred and .or.pred of the warps, which are all that meet at the barrier: what their threads
+ * vote. */
+static inline void ptx_count_votes(ptx_machine *m, const ptx_insn *insn, uint32_t warps, uint64_t count) {
+    bool all = ptx_is(insn->part[2], "and"), out = all;
+    uint64_t threads = 0;
+    ptx_must(all || ptx_is(insn->part[2], "or"), "ptx: unknown %s", insn->text);
+    for (unsigned t = 0; t < m->threads; t++) {
+        if (!(warps >> (t / 32) & 1)) continue;
+        bool vote = ptx_operand_value(m, &insn->operand[insn->operands - 1], t);
+        out = all ? out && vote : out || vote;
+        threads++;
+    }
+    ptx_must(threads == count, "ptx: some of those that vote come later: %s", insn->text);
+    for (unsigned t = 0; t < m->threads; t++)
+        if (warps >> (t / 32) & 1) ptx_set(m, insn->operand[0].reg[0], t, out);
+}
+
+/* bar.sync a, b, bar.red and bar.arrive a, b of the running part: those that wait at barrier a go on together
+ * once b threads have come. Warps at another barrier part from it. */
 static inline void ptx_arrive(ptx_machine *m, ptx_part *part, const ptx_insn *insn) {
     uint64_t barrier = 0;
-    uint32_t alike = ptx_alike(m, &insn->operand[0], &barrier);
+    bool votes = ptx_is(insn->part[1], "red"); /* its result comes first, its predicate last */
+    uint32_t alike = ptx_alike(m, &insn->operand[votes], &barrier);
     ptx_must(barrier < PTX_NAMED, "ptx: there is no such barrier: %s", insn->text);
     if (alike != part->warps) {
         ck_assert_uint_lt(m->part_count, sizeof m->parts / sizeof *m->parts);
@@ -257,8 +279,10 @@ static inline void ptx_arrive(ptx_machine *m, ptx_part *part, const ptx_insn *in
             (ptx_part){.warps = part->warps & ~alike, .at = part->at - 1, .asked = UINT64_MAX};
         m->running = part->warps = alike;
     }
-    uint64_t threads = 0, count = insn->operands > 1 ? insn->operand[1].value : m->threads;
-    bool waits = ptx_is(insn->part[1], "sync");
+    bool counts = insn->operands > (votes ? 3 : 1);
+    uint64_t threads = 0, count = counts ? insn->operand[1 + votes].value : m->threads;
+    bool waits = votes || ptx_is(insn->part[1], "sync");
+    if (votes) ptx_count_votes(m, insn, alike, count);
     if (waits) {
         *part = (ptx_part){.warps = alike,
                            .at = part->at,

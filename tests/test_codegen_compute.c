@@ -263,7 +263,7 @@ END_TEST
 static tvm_module *translate_reduce(const char *warps, const char *layout, const char *rest) {
     char text[1024];
     snprintf(text, sizeof text,
-             ".vasm 1\n.kernel k(y: global f32[1024, 1024], s: f32)\n.warps %s\n.grid 1\n"
+             ".vasm 7\n.kernel k(y: global f32[1024, 1024], s: f32)\n.warps %s\n.grid 1\n"
              "%%x = alloc-register %s, init s\n%s\nstore-global y[0, 0], %%r\n.end\n",
              warps, layout, rest);
     return translate_text(text, "sm_80");
@@ -323,6 +323,40 @@ START_TEST(reduce_of_whole_warps_has_one_barrier) {
         "for %i = 0 to i32(s)\n%q = reduce sum, %x, 1\n%x = add %x, %q\nend\n%r = cast %x, f32");
     ck_assert_uint_eq(count(module->ptx, "redux.sync.add.s32"), 1);
     ck_assert_uint_eq(count(module->ptx, "bar.sync"), 2);
+    check_ptxas(module);
+    tvm_module_free(module);
+}
+END_TEST
+
+/* One bool of all threads: no shared memory, and no barrier beside. */
+START_TEST(reduce_of_votes_is_the_barrier) {
+    static const char *const words[2][2] = {{"any", "bar.red.or.pred"}, {"all", "bar.red.and.pred"}};
+    for (unsigned i = 0; i < 2; i++) {
+        char rest[128];
+        snprintf(rest, sizeof rest,
+                 "%%c = compare gt, %%x, 0.0\n%%v = reduce %s, %%c, 1\n%%r = cast %%v, f32", words[i][0]);
+        tvm_module *module = translate_reduce("4", "f32[1, 256], layout spatial(1, 128).local(1, 2)", rest);
+        ck_assert_uint_eq(count(module->ptx, words[i][1]), 1);
+        ck_assert_uint_eq(count(module->ptx, "bar.sync"), 0);
+        ck_assert_uint_eq(module->kernels[0].abi.shared_bytes, 0);
+        check_ptxas(module);
+        tvm_module_free(module);
+    }
+}
+END_TEST
+
+/* By whole threads a word takes one shuffle; by a place the registers move on and one of each thread is
+ * shuffled. */
+START_TEST(shift_within_a_warp_is_shuffles) {
+    tvm_module *module =
+        translate_reduce("1", "f32[8, 16], layout spatial(8, 4).local(1, 4)", "%r = shift %x, 1, 4");
+    ck_assert_uint_eq(count(module->ptx, "shfl.sync.up.b32"), 4);
+    tvm_module_free(module);
+    module =
+        translate_reduce("1", "f32[8, 16], layout spatial(8, 4).local(1, 4)", "%r = shift %x, 1, 1, back");
+    ck_assert_uint_eq(count(module->ptx, "shfl.sync.down.b32"), 1);
+    ck_assert_uint_eq(count(module->ptx, "selp.b32"), 1);
+    ck_assert_uint_eq(module->kernels[0].abi.shared_bytes, 0);
     check_ptxas(module);
     tvm_module_free(module);
 }
@@ -425,6 +459,8 @@ int main(void) {
     tcase_add_test(tests, reduce_within_a_warp_uses_shuffles_alone);
     tcase_add_test(tests, reduce_across_warps_uses_shared_memory);
     tcase_add_test(tests, reduce_of_whole_warps_has_one_barrier);
+    tcase_add_test(tests, reduce_of_votes_is_the_barrier);
+    tcase_add_test(tests, shift_within_a_warp_is_shuffles);
     tcase_add_test(tests, reduce_exchanges_sixteen_bytes_at_a_time);
     tcase_add_test(tests, constants_fill_words);
     tcase_add_test(tests, tensors_are_printed_by_vprintf);

@@ -1,5 +1,7 @@
 #include "barrier.h"
 
+#include <stdio.h>
+
 #include "wgmma_impl.h"
 
 /* wgmma reads shared memory through the asynchronous proxy, and TMA writes it so (PTX ISA,
@@ -20,16 +22,33 @@ void tvm_emit_barrier(emitter *e) {
     tvm_emit_thread_barrier(e);
 }
 
-void tvm_emit_thread_barrier(emitter *e) {
-    e->scratch_read = 0;
+/* The operands of the team's barrier: its number, and how many threads it has where these are not all. */
+static void barrier_text(emitter *e, char text[32]) {
     if (e->team.warps == e->k->kernel->warps)
-        tvm_emit(e, "bar.sync %u;", e->barrier);
+        snprintf(text, 32, "%u", e->barrier);
     else if (e->teams > 1)
-        tvm_emit(e, "bar.sync %s, %u;",
+        snprintf(text, 32, "%s, %u",
                  tvm_pure(e, 'r', "add.u32 $, %s, %u;", e->team_index.name, (unsigned)e->barrier).name,
                  tvm_team_threads(e->team));
     else
-        tvm_emit(e, "bar.sync %u, %u;", e->barrier, tvm_team_threads(e->team));
+        snprintf(text, 32, "%u, %u", e->barrier, tvm_team_threads(e->team));
+}
+
+void tvm_emit_thread_barrier(emitter *e) {
+    char text[32];
+    e->scratch_read = 0;
+    barrier_text(e, text);
+    tvm_emit(e, "bar.sync %s;", text);
+}
+
+reg tvm_emit_barrier_vote(emitter *e, const char *operation, reg vote) {
+    char text[32];
+    reg all = tvm_new_pred(e);
+    tvm_emit_proxy_fence(e);
+    e->scratch_read = 0;
+    barrier_text(e, text);
+    tvm_emit(e, "bar.red.%s.pred %s, %s, %s;", operation, all.name, text, vote.name);
+    return all;
 }
 
 tvm_status tvm_emit_SYNC(emitter *e, const tvm_insn *insn) {

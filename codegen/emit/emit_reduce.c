@@ -4,8 +4,10 @@
  * tree are butterfly shuffles while the partner is a lane of the warp (one redux of integers, where all lanes
  * are partners and the order does not matter); the rest goes through shared memory. Where a warp is left with
  * one partial result, each warp reads those of its warps, side by side; else every thread reads the partial
- * results it needs, 16 bytes at a time, and combines them itself. */
+ * results it needs, 16 bytes at a time, and combines them itself. One bool of all threads is combined by the
+ * barrier (PTX ISA, "bar.red"). */
 #include "access.h"
+#include "barrier.h"
 #include "compute.h"
 #include "numbers.h"
 #include "reduce_op.h"
@@ -442,14 +444,27 @@ static void exchange_threads(emitter *e, const reduction *r, partial *outputs, u
     }
 }
 
+/* ---- by the barrier ---- */
+
+static partial combine_votes(emitter *e, const reduction *r, partial own) {
+    bool any = r->op.operation == TVM_REDUCE_ANY || r->op.operation == TVM_REDUCE_OR;
+    reg vote = tvm_new_pred(e);
+    partial out = {.value = tvm_new_r(e)};
+    tvm_emit(e, "setp.ne.b32 %s, %s, 0;", vote.name, own.value.name);
+    reg all = tvm_emit_barrier_vote(e, any ? "or" : "and", vote);
+    tvm_emit(e, "selp.b32 %s, 1, 0, %s;", out.value.name, all.name);
+    return out;
+}
+
 /* ---- the instruction ---- */
 
 static bool reduce_into(emitter *e, reduction *r, const uint32_t *map, partial *outputs) {
     if (r->is_position && !find_positions(e, r, map, outputs)) return false;
     if (!r->is_position) combine_own(e, r, map, outputs);
-    for (uint32_t o = 0; o < r->outputs; o++)
+    if (r->votes) outputs[0] = combine_votes(e, r, outputs[0]);
+    for (uint32_t o = 0; !r->votes && o < r->outputs; o++)
         outputs[o] = combine_lanes(e, r, outputs[o], r->lane_masks, r->shuffles);
-    for (uint32_t at = 0; r->exchanged > 1 && at < r->outputs; at += r->chunk) {
+    for (uint32_t at = 0; !r->votes && r->exchanged > 1 && at < r->outputs; at += r->chunk) {
         uint32_t count = r->outputs - at < r->chunk ? r->outputs - at : r->chunk;
         r->scratch = tvm_scratch_begin(e, (uint64_t)r->chunk * tvm_reduce_output_bytes(r));
         (r->shuffles == 5 ? exchange_warps : exchange_threads)(e, r, outputs + at, count);
@@ -467,6 +482,10 @@ static bool reduce_into(emitter *e, reduction *r, const uint32_t *map, partial *
 
 static void explain(emitter *e, const reduction *r, size_t before) {
     char name[96], refused[64] = "", lanes[24];
+    if (r->votes) {
+        tvm_explain(e, "bar.red", 0, tvm_body_lines(e, before), -1, "");
+        return;
+    }
     snprintf(lanes, sizeof lanes, "%u shuffles", r->shuffles);
     snprintf(name, sizeof name, "%u own, %s, %u through shared memory", (unsigned)(r->locals / r->outputs),
              r->shuffles == 5 && is_redux(r) ? "redux" : lanes,

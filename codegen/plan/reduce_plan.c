@@ -39,6 +39,19 @@ static void find_shuffles(reduction *r) {
     }
 }
 
+/* Has the team one result, to which each thread votes? */
+static bool is_vote(const reduction *r) {
+    const tvm_layout *layout = r->layout;
+    unsigned operation = r->op.operation;
+    bool one = r->op.type.kind == TVM_KIND_BOOL && r->outputs == 1 && r->threads > WARP;
+    for (unsigned i = 0; i < layout->spatials; i++) {
+        int32_t entry = layout->spatial[i];
+        one = one && (entry < 0 || layout->mode_size[entry] == 1 || (r->axes >> layout->mode_dim[entry] & 1));
+    }
+    return one && (operation == TVM_REDUCE_ANY || operation == TVM_REDUCE_ALL ||
+                   operation == TVM_REDUCE_AND || operation == TVM_REDUCE_OR);
+}
+
 void tvm_reduce_plan(reduction *r, const tvm_ir_program *program, const tvm_ir_kernel *kernel,
                      const tvm_insn *insn) {
     const tvm_operand *operands = tvm_operands(kernel, insn);
@@ -54,6 +67,7 @@ void tvm_reduce_plan(reduction *r, const tvm_ir_program *program, const tvm_ir_k
     r->threads = tvm_layout_threads(r->layout);
     find_digits(r);
     find_shuffles(r);
+    r->votes = r->exchanged > 1 && is_vote(r);
     r->places = r->shuffles == 5 ? r->threads / WARP : r->threads;
 }
 
@@ -74,5 +88,7 @@ uint64_t tvm_reduce_scratch(const tvm_ir_program *program, const tvm_ir_kernel *
                             tvm_target target, uint64_t taken) {
     reduction r;
     tvm_reduce_plan(&r, program, kernel, insn);
-    return r.exchanged > 1 ? (uint64_t)tvm_reduce_chunk(&r, target, taken) * tvm_reduce_output_bytes(&r) : 0;
+    return r.exchanged > 1 && !r.votes
+               ? (uint64_t)tvm_reduce_chunk(&r, target, taken) * tvm_reduce_output_bytes(&r)
+               : 0;
 }

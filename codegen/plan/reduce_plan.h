@@ -38,6 +38,7 @@ typedef struct reduction {
     uint32_t lane_masks[5];
     unsigned shuffles;
     uint32_t exchanged; /* partial results left after the shuffles */
+    bool votes;         /* one bool of all threads of several warps: the barrier combines them */
     uint32_t threads;
     uint32_t places;  /* threads, or warps where each has one partial result of an output */
     uint32_t chunk;   /* outputs exchanged at a time */

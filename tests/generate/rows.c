@@ -109,6 +109,7 @@ static bool moves_elements(unsigned op) {
     case TVM_OP_CONCAT:
     case TVM_OP_REPEAT:
     case TVM_OP_REPEAT_INTERLEAVE:
+    case TVM_OP_SHIFT:
         return true;
     default:
         return false;
@@ -237,7 +238,10 @@ static void put_number(gen *g, row *r, const tvm_operand_desc *desc) {
     uint32_t rank = r->first == TVM_NONE ? r->insn.type.layout.rank : r->layout.rank;
     if (r->insn.op == TVM_OP_UNSQUEEZE) rank++;
     uint32_t value = is_count ? 1 + gen_below(g, 3) : rank ? gen_below(g, rank) : 0;
-    if (!is_count) r->axis = value;
+    if (r->insn.op == TVM_OP_SHIFT && desc->name[0] == 'b')
+        value = r->layout.shape[r->axis] > 1 ? 1 + gen_below(g, r->layout.shape[r->axis] - 1) : 1;
+    else if (!is_count)
+        r->axis = value;
     gen_put_const(&r->insn, value);
 }
 
