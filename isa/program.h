@@ -99,7 +99,6 @@ typedef enum tvm_trait {
     TVM_TRAIT_BESIDE = 2,
     TVM_TRAIT_PACKED = 4,
     TVM_TRAIT_MEMO = 8,
-    TVM_TRAIT_OWN_NAN = 16,
     TVM_TRAIT_VALUE = 32,
     TVM_TRAIT_COUNTER = 64,
     TVM_TRAIT_LOWBIT = 128,

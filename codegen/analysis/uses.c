@@ -58,15 +58,6 @@ const tvm_insn *tvm_slot_reader(const kernel_state *k, uint32_t slot, uint32_t i
     return &k->kernel->insns[k->uses->readers[k->uses->slots[slot].first + i]];
 }
 
-bool tvm_feeds_arithmetic(const kernel_state *k, uint32_t slot) {
-    const slot_use *use = &k->uses->slots[slot];
-    for (uint32_t i = 0; i < use->count; i++) {
-        const tvm_op_info *row = tvm_op(tvm_slot_reader(k, slot, i)->op);
-        if (!(row->traits & TVM_TRAIT_OWN_NAN)) return false;
-    }
-    return use->count > 0;
-}
-
 bool tvm_slot_is_zero(const kernel_state *k, uint32_t slot) {
     const tvm_insn *insn = tvm_slot_definition(k, slot);
     if (!insn || insn->op != TVM_OP_ALLOC_REGISTER || insn->count < 1) return false;

@@ -25,7 +25,4 @@ bool tvm_slot_is_zero(const kernel_state *k, uint32_t slot);
 /* Proof that the elements of an integer register tensor are from 0 to `most`, wherever it is read: their type
  * has no others, or they are cast from such elements or masked. */
 bool tvm_slot_elements_at_most(const kernel_state *k, uint32_t slot, int64_t most);
-/* Do only instructions read the slot that give a NaN of their own for any NaN? */
-bool tvm_feeds_arithmetic(const kernel_state *k, uint32_t slot);
-
 #endif

@@ -1,4 +1,5 @@
-/* One element converted between types, exactly as tvm_cast (isa/types.h) defines it.
+/* One element converted between types, exactly as tvm_cast (isa/types.h) defines it, but for the sign and
+ * payload of a NaN in f32 and f64.
  *
  * A source is first widened to one of a few forms without loss; a form is then rounded once into its target.
  * Where a form is wider than f32 and the target narrower, the form goes through f32 rounded to odd: toward
@@ -47,13 +48,6 @@ static reg is_nan(emitter *e, const char *type, reg value) {
     reg predicate = tvm_new_pred(e);
     tvm_emit(e, "setp.nan.%s %s, %s, %s;", type, predicate.name, value.name, value.name);
     return predicate;
-}
-
-/* Replaces an f32's NaN by the canonical one. */
-static reg canonical_f32(emitter *e, reg value) {
-    reg nan = is_nan(e, "f32", value), d = tvm_new_f(e);
-    tvm_emit(e, "selp.f32 %s, 0f7FFFFFFF, %s, %s;", d.name, value.name, nan.name);
-    return d;
 }
 
 /* ---- widening ---- */
@@ -141,25 +135,18 @@ static reg round_to_odd(emitter *e, wide source) {
 }
 
 static reg to_f32(emitter *e, wide source) {
-    reg value = source.value;
-    if (source.form != FORM_F32) {
-        value = tvm_new_f(e);
-        tvm_emit(e, "cvt.rn.f32.%s %s, %s;", form_names[source.form], value.name, source.value.name);
-    }
-    return source.may_be_nan ? canonical_f32(e, value) : value;
+    if (source.form == FORM_F32) return source.value;
+    reg value = tvm_new_f(e);
+    tvm_emit(e, "cvt.rn.f32.%s %s, %s;", form_names[source.form], value.name, source.value.name);
+    return value;
 }
 
 static reg to_f64(emitter *e, wide source) {
-    reg value = source.value, d = tvm_new_fd(e);
-    if (source.form != FORM_F64) {
-        value = tvm_new_fd(e);
-        tvm_emit(e, "cvt.%sf64.%s %s, %s;", source.form == FORM_F32 ? "" : "rn.", form_names[source.form],
-                 value.name, source.value.name);
-    }
-    if (!source.may_be_nan) return value;
-    reg nan = is_nan(e, "f64", value);
-    tvm_emit(e, "selp.f64 %s, 0d7FFFFFFFFFFFFFFF, %s, %s;", d.name, value.name, nan.name);
-    return d;
+    if (source.form == FORM_F64) return source.value;
+    reg value = tvm_new_fd(e);
+    tvm_emit(e, "cvt.%sf64.%s %s, %s;", source.form == FORM_F32 ? "" : "rn.", form_names[source.form],
+             value.name, source.value.name);
+    return value;
 }
 
 /* Half a unit of the last place kept, less one, plus one if the last place is odd: rounds to nearest even,

@@ -7,7 +7,6 @@
 #include "emit_lookup.h"
 #include "emit_packed.h"
 #include "emit_packed_float.h"
-#include "uses.h"
 
 typedef struct cast_work {
     uint32_t source, result, locals;
@@ -251,15 +250,14 @@ static bool emit_elements(emitter *e, void *work) {
     element_writer writer;
     if (!begin(e, w, &writer)) return false;
     bool same = tvm_dtype_same(w->from, w->to) && tvm_dtype_is_lowbit(w->to); /* only another packing */
-    bool any_nan = tvm_dtype_same(w->from, TVM_F16) && tvm_dtype_same(w->to, TVM_F32) &&
-                   tvm_feeds_arithmetic(e->k, w->result);
     bool halves = tvm_is_half(w->from) && w->from_packing == TVM_PACKING_LINEAR;
+    bool widened = tvm_is_half(w->from) && tvm_dtype_same(w->to, TVM_F32);
     reg both[2];
     for (uint32_t l = 0; l < w->locals; l++) {
         if (halves && l % 2 == 0) tvm_read_halves(e, w->source, l / 2, both);
         reg value = halves ? both[l % 2] : tvm_read_element(e, w->source, l, false);
-        if (any_nan)
-            value = tvm_half_to_f32_in(e, TVM_F16, value, tvm_write_place(e, &writer));
+        if (widened)
+            value = tvm_half_to_f32_in(e, w->from, value, tvm_write_place(e, &writer));
         else if (!same)
             value = tvm_convert_loose(e, w->to, w->from, value, w->lowbit);
         tvm_write_element(e, &writer, value);

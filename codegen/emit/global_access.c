@@ -111,12 +111,17 @@ static reg stride_bytes(global_access *g, unsigned tensor_dim) {
     return tensor_dim + 1 == g->tile.rank ? total : tvm_pure(g->e, 'd', "shr.s64 $, %s, 3;", total.name);
 }
 
-reg tvm_global_position(global_access *g, unsigned tensor_dim) {
+/* An index, and the thread's part, along the dimension. */
+static reg position_of(global_access *g, unsigned tensor_dim, uint32_t index) {
     enum when when;
-    reg position = widen(g, g->tile.index[tensor_dim].value, &when);
+    reg position = widen(g, index, &when);
     if (tensor_dim < g->tile.lead || !g->tile.part[tensor_dim - g->tile.lead].varies) return position;
     reg part = tvm_pure(g->e, 'd', "cvt.u64.u32 $, %s;", g->part[tensor_dim - g->tile.lead].name);
     return add64(g->e, when, position, part);
+}
+
+reg tvm_global_position(global_access *g, unsigned tensor_dim) {
+    return position_of(g, tensor_dim, g->tile.index[tensor_dim].value);
 }
 
 /* value * stride of the dimension, in bytes; in bits >> 3 for the last dimension of sub-byte tensors. */
@@ -145,9 +150,8 @@ static bool step_is_constant(const global_access *g, unsigned tensor_dim, int64_
 }
 
 /* Index times step along the dimension, in bytes. */
-static reg index_bytes(global_access *g, unsigned d) {
+static reg index_bytes(global_access *g, unsigned d, uint32_t expr) {
     emitter *e = g->e;
-    uint32_t expr = g->tile.index[d].value;
     int64_t step;
     enum when when = when_known(e, expr);
     if (when == HERE && is_narrow(e, expr) && step_is_constant(g, d, &step))
@@ -184,12 +188,12 @@ static reg add_known(global_access *g, enum when when, reg sum) {
     }
     for (unsigned d = 0; d < g->tile.rank; d++) {
         int64_t value;
-        uint32_t expr = g->tile.index[d].value;
         if (tvm_global_is_tensor(&g->tile, d)) continue;
-        if (when_known(e, expr) != when || (tvm_fact_constant(e->k, expr, &value) && value == 0) ||
-            tvm_global_near_index(&g->tile, d) != 0)
+        uint32_t expr = tvm_global_far_index(&g->tile, d, &value);
+        if (expr == TVM_NONE || when_known(e, expr) != when ||
+            (tvm_fact_constant(e->k, expr, &value) && value == 0))
             continue;
-        sum = plus(e, when, sum, index_bytes(g, d));
+        sum = plus(e, when, sum, index_bytes(g, d, expr));
     }
     return sum;
 }
@@ -297,8 +301,11 @@ static reg bound_test(global_access *g, unsigned d, uint32_t first) {
         return p;
     }
     enum when when;
-    reg at = tvm_global_position(g, d), limit = widen(g, shape, &when), sum = tvm_new_rd(e);
-    tvm_emit(e, "add.s64 %s, %s, %u;", sum.name, at.name, first);
+    int64_t near;
+    uint32_t far = tvm_global_far_index(&g->tile, d, &near);
+    bool apart = far != TVM_NONE && e->k->kernel->exprs[far].type.bits == 64;
+    reg at = position_of(g, d, apart ? far : index), limit = widen(g, shape, &when), sum = tvm_new_rd(e);
+    tvm_emit(e, "add.s64 %s, %s, %" PRId64 ";", sum.name, at.name, first + (apart ? near : 0));
     tvm_emit(e, "setp.lt.u64 %s, %s, %s;", p.name, sum.name, limit.name);
     return p;
 }

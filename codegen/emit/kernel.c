@@ -13,6 +13,7 @@
 #include "hoist.h"
 #include "kernel_plan.h"
 #include "params.h"
+#include "tidy.h"
 #include "wgmma.h"
 #include "wgmma_wait.h"
 
@@ -114,14 +115,16 @@ static void declare_registers(const emitter *e, tvm_text *out) {
         const char *type, *prefix;
         uint32_t count;
     } classes[] = {{".pred", "%p", e->next_pred}, {".b32", "%r", e->next_r},   {".b64", "%rd", e->next_rd},
-                   {".f32", "%f", e->next_f},     {".f64", "%fd", e->next_fd}, {".b16", "%h", e->next_h},
+                   {".b32", "%f", e->next_f},     {".b64", "%fd", e->next_fd}, {".b16", "%h", e->next_h},
                    {".b32", "%w", e->next_word}};
     for (size_t i = 0; i < sizeof classes / sizeof *classes; i++)
         if (classes[i].count > 0)
             tvm_text_add(out, "\t.reg %s %s<%u>;\n", classes[i].type, classes[i].prefix, classes[i].count);
 }
 
-static void write_entry(const emitter *e, tvm_text *out) {
+static bool write_entry(emitter *e, tvm_text *out) {
+    tvm_text code = {0};
+    bool tidied = tvm_tidy(e, &code);
     const char *name = tvm_string(e->k->program, e->k->kernel->name);
     tvm_text_add(out, "\n.visible .entry %s(", name);
     tvm_params_write(&e->code->abi, out);
@@ -133,9 +136,10 @@ static void write_entry(const emitter *e, tvm_text *out) {
                      e->code->abi.cluster[1], e->code->abi.cluster[2]);
     tvm_text_puts(out, "{\n");
     declare_registers(e, out);
-    tvm_text_append(out, &e->prologue);
-    tvm_text_append(out, &e->body);
+    tvm_text_append(out, &code);
     tvm_text_add(out, "\tret;\n}\n");
+    tvm_text_free(&code);
+    return tidied;
 }
 
 /* PTX ISA, "Identifiers": "_" alone is none, and WARP_SZ is a predefined constant. */
@@ -214,8 +218,8 @@ tvm_status tvm_emit_kernel(const tvm_ir_program *program, uint32_t kernel, const
     if (status == TVM_OK) status = tvm_plan_memory(&k);
     bool held = status == TVM_OK && is_held(&e);
     if (held) status = translate_kernel(&e);
+    if (held && status == TVM_OK && !write_entry(&e, &out->kernels)) status = tvm_diag_no_memory(diags);
     if (held && status == TVM_OK) {
-        write_entry(&e, &out->kernels);
         out->uses_vprintf = out->uses_vprintf || e.uses_vprintf;
         if (e.ptx_version > out->ptx_version) out->ptx_version = e.ptx_version;
     }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "analysis.h"
+#include "facts.h"
 
 /* Above this many bytes across the tile, a constant stride goes the way of run-time ones, in 64 bits. */
 enum { CONSTANT_REACH = 1 << 24, ALIGN_MAX_BITS = 128 };
@@ -123,20 +124,34 @@ unsigned tvm_global_alignment(const global_tile *g, const uint64_t rows[TVM_MAX_
     return (unsigned)(align & (~align + 1));
 }
 
-/* Elements by which the index of the dimension is ahead, if tvm_global_offset has them. */
-int64_t tvm_global_near_index(const global_tile *g, unsigned tensor_dim) {
-    int64_t value;
-    if (!g->is_near || tvm_global_is_tensor(g, tensor_dim) || g->bits % 8 != 0 ||
-        !g->constant_stride[tensor_dim] || !tvm_fact_constant(g->k, g->index[tensor_dim].value, &value) ||
-        value < 0 || value > NEAR)
-        return 0;
-    int64_t ahead = value * g->stride[tensor_dim];
-    return ahead * tvm_global_bytes(g) <= NEAR ? ahead : 0;
+/* Is a constant part of the index few bytes, which tvm_global_offset then has? */
+static bool is_near(const global_tile *g, unsigned d, int64_t value) {
+    return g->is_near && !tvm_global_is_tensor(g, d) && g->bits % 8 == 0 && g->constant_stride[d] &&
+           value > 0 && value <= NEAR && value * g->stride[d] * tvm_global_bytes(g) <= NEAR;
+}
+
+uint32_t tvm_global_far_index(const global_tile *g, unsigned tensor_dim, int64_t *near) {
+    uint32_t index = g->index[tensor_dim].value;
+    const tvm_expr *node = node_of(g->k, index);
+    *near = 0;
+    if (tvm_fact_constant(g->k, index, near)) {
+        if (is_near(g, tensor_dim, *near)) return TVM_NONE;
+    } else if (node->op == TVM_EXPR_ADD && (node->type.bits == 64 || g->k->facts->exprs[index].exact) &&
+               tvm_fact_constant(g->k, node->b, near) && is_near(g, tensor_dim, *near)) {
+        return node->a;
+    }
+    *near = 0;
+    return index;
 }
 
 int64_t tvm_global_offset(const global_tile *g, const uint32_t coordinate[TVM_MAX_RANK]) {
     int64_t offset = 0;
-    for (unsigned d = 0; d < g->rank; d++) offset += tvm_global_near_index(g, d);
+    for (unsigned d = 0; d < g->rank; d++) {
+        int64_t near;
+        if (tvm_global_is_tensor(g, d)) continue;
+        tvm_global_far_index(g, d, &near);
+        offset += near * g->stride[d];
+    }
     for (unsigned d = 0; d < g->tile_rank; d++)
         if (g->constant_stride[g->lead + d]) offset += coordinate[d] * g->stride[g->lead + d];
     return offset;

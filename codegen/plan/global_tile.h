@@ -30,8 +30,8 @@ typedef struct global_tile {
     uint64_t granule[TVM_MAX_RANK]; /* unproven: elements that are inside or outside together, counted from
                                        coordinate 0 */
     bool whole_bytes;               /* sub-byte: an index is taken to begin at a byte (store-global) */
-    bool is_near; /* constant indices are part of tvm_global_offset, not of the address, where they are few
-                     bytes: tiles of one tensor then have their address in common */
+    bool is_near; /* constants in indices are part of tvm_global_offset, not of the address, where they are
+                     few bytes: tiles of one tensor then have their address in common */
 } global_tile;
 
 /* part and extent (tile_rank entries) have been set; the rest is found out. */
@@ -66,8 +66,9 @@ static inline bool tvm_global_is_tensor(const global_tile *g, unsigned tensor_di
  */
 bool tvm_global_find_step(const global_tile *g, unsigned tensor_dim, int64_t *value, uint64_t *divisor);
 bool tvm_global_has_unit_step(const global_tile *g, unsigned tensor_dim);
-/* Elements by which the index of the dimension is ahead, if tvm_global_offset has them. */
-int64_t tvm_global_near_index(const global_tile *g, unsigned tensor_dim);
+/* The index of the dimension, an expression, without the elements *near of it that tvm_global_offset has;
+ * TVM_NONE: it has all. */
+uint32_t tvm_global_far_index(const global_tile *g, unsigned tensor_dim, int64_t *near);
 /* The number of the granule that the coordinates lie in, in a dimension of the tensor. */
 uint32_t tvm_global_granule(const global_tile *g, unsigned d, const uint32_t coordinate[TVM_MAX_RANK]);
 
