@@ -6,7 +6,7 @@ from conftest import NO_TORCH, torch
 if torch is None:
     pytest.skip(NO_TORCH, allow_module_level=True)
 
-from foreign_kit import FORMATS, compressed, gptq  # noqa: E402
+from foreign_kit import FORMATS, compressed, fp8, gptq  # noqa: E402
 from torch_kit import close  # noqa: E402
 
 from tilusvm import UnsupportedError  # noqa: E402
@@ -47,6 +47,34 @@ def test_parts_of_ranks(name, ranks):
         for tensor_name, tensor in tensors.items():
             parts.take(0, tensor_name, tensor, "in", rank * size, (rank + 1) * size)
         close(weights(parts.finish()), whole[:, rank * size : (rank + 1) * size], 1e-3)
+
+
+@pytest.mark.parametrize("name", ["gptq", "awq", "fp8 of blocks"])
+def test_experts(name):
+    """Of a rank of two: gate and up cut along their outputs, down along its inputs."""
+    torch.manual_seed(0)
+    config, make = FORMATS[name]
+    if name.startswith("fp8"):  # of scales whose product f16 holds
+        make = lambda inputs, outputs: fp8(inputs, outputs, (128, 128))  # noqa: E731
+    hidden, width = 256, 512
+    names = {shard: f"a.experts.{{}}.{shard}" for shard in ("w1", "w3", "w2")}
+    made = [{s: make(*((width, hidden) if s == "w2" else (hidden, width))) for s in names} for _ in range(3)]
+    x, index, factors = torch.randn(4, hidden).half() / 8, torch.randint(0, 3, (4, 2)), torch.rand(4, 2)
+    parts = layers.ExpertParts(
+        scheme.Scheme.from_config(config), names, 3, hidden, width // 2, torch.float16, torch.device("cpu")
+    )
+    for expert, shards in enumerate(made):
+        for shard, (_, tensors) in shards.items():
+            for tensor_name, tensor in tensors.items():
+                parts.take(expert, shard, tensor_name, tensor, 1, 2)
+    before, down = parts.finish()
+    exact = torch.zeros(4, hidden, dtype=torch.float64)
+    own = slice(width // 2, width)
+    for token, k in ((t, k) for t in range(4) for k in range(2)):
+        weights_of = {shard: whole for shard, (whole, _) in made[index[token, k]].items()}
+        gate, up = (weights_of[shard][own] @ x[token].double() for shard in ("w1", "w3"))
+        exact[token] += factors[token, k] * (weights_of["w2"][:, own] @ (torch.nn.functional.silu(gate) * up))
+    close(layers.mixture(before, down, x, factors, index), exact, 1e-2)
 
 
 def test_products_and_types():

@@ -276,13 +276,17 @@ def parts_of(layer, index, config, rotary, own) -> Parts:
         if norm is not None and norm.weight.shape[0] not in (head, whole):
             raise Unknown(f"its norms of heads are of {norm.weight.shape[0]} elements")
     wide = q_norm is not None and q_norm.weight.shape[0] != head
+    sinks = getattr(attention, "sinks", None)
+    sinks = sinks.to_local() if hasattr(sinks, "to_local") else sinks  # of a model that transformers splits
+    if sinks is not None and sinks.shape[0] != sizes[0] // head:
+        raise Unknown(f"it has sinks of {sinks.shape[0]} heads, and {sizes[0] // head} heads")
     experts = hasattr(unit, "experts")
     if hasattr(layer, "self_attn_layer_scale") or getattr(config, "residual_multiplier", 1.0) != 1.0:
         raise Unknown("it scales what it adds")
     return Parts(
         attention=attention, projections=projections, sizes=sizes, out=attention.o_proj, head=head,
         scale=float(attention.scaling), cap=float(getattr(attention, "attn_logit_softcapping", None) or 0.0),
-        window=_window(attention, index, config), sinks=getattr(attention, "sinks", None), q_norm=q_norm, k_norm=k_norm,
+        window=_window(attention, index, config), sinks=sinks, q_norm=q_norm, k_norm=k_norm,
         wide_norms=wide, style="half" if config.model_type in TESTED else rope_style(attention, rotary, head),
         norms=_places(layer), unit=None if experts else unit_of(unit, config), mixture=unit if experts else None,
     )  # fmt: skip
