@@ -419,9 +419,11 @@ static const char *memory_hint(const tvm_value *value) {
 static bool subscript(tvm_asm *as, tvm_value *value) {
     const tvm_token *token = tvm_asm_next(as);
     tvm_value index;
-    if (value->kind == TVM_VALUE_TENSOR && value->as.tensor.kind == TVM_SLOT_REGISTER &&
-        as->text.version >= TVM_LANGUAGE_OF_TENSORS)
-        return tvm_asm_part(as, token, value);
+    if (value->kind == TVM_VALUE_TENSOR && value->as.tensor.kind == TVM_SLOT_REGISTER) {
+        if (as->text.version >= TVM_LANGUAGE_OF_TENSORS) return tvm_asm_part(as, token, value);
+        return tvm_asm_error(as, token, "write '.vasm 7'",
+                             "parts of register tensors came with version 7 of the language");
+    }
     if (!climb(as, 0, &index) || !tvm_asm_expect(as, "]", "after the index")) return false;
     if (value->kind == TVM_VALUE_POISON || index.kind == TVM_VALUE_POISON) {
         *value = tvm_value_poison();

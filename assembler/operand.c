@@ -73,8 +73,8 @@ static const char *scalar_hint(const tvm_asm *as, const tvm_reading *r, const tv
                                char hint[64]) {
     if (found->kind != TVM_SLOT_SCALAR) return NULL;
     if (r->op == TVM_OP_CAST) return "a conversion of a scalar is 'f32(x)'";
-    if (r->nested || as->text.version < TVM_LANGUAGE_OF_TENSORS || !tvm_op_is_elementwise(r->info))
-        return NULL;
+    if (!tvm_op_is_elementwise(r->info)) return NULL;
+    if (as->text.version < TVM_LANGUAGE_OF_TENSORS) return "functions of scalars need '.vasm 7'";
     snprintf(hint, 64, "write '%s(...)', which takes scalars", r->info->mnemonic);
     return hint;
 }

@@ -234,7 +234,7 @@ static const struct {
     {KERNEL "%r = alloc-register f32[32], spatial(32)\n%x = cast(%r)\n.end\n", 6, 13,
      "expected ',' and 'type' of cast", NULL},
     {KERNEL "%r = alloc-register f32[32], spatial(32)\n%x = exp(exp(n))\n.end\n", 6, 14,
-     "expected a register tensor for 'x', found a scalar 'n'", NULL},
+     "expected a register tensor for 'x', found a scalar 'n'", "functions of scalars need '.vasm 7'"},
     {KERNEL "%r = alloc-register f32[32], spatial(32)\n%x = n + neg(%r, 2)\n.end\n", 6, 16, "expected ')'",
      NULL},
     {KERNEL "%r = alloc-register f32[32], spatial(32)\n%x = %r << 1\n.end\n", 6, 9,
