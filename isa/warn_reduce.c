@@ -200,89 +200,99 @@ static edge made(edge x, bool not_negative) {
     return x;
 }
 
-static edge computed(const walk *w, const tvm_insn *insn) {
+/* What an instruction makes of zeros from outside; of those that are not listed nothing is followed. */
+typedef enum way {
+    LOSES,
+    KEEPS,        /* zero stays zero, and keeps its sign */
+    TURNS,        /* zero stays zero, in any sign */
+    NOT_NEGATIVE, /* zero stays zero, and nothing is negative */
+    CHANGES,      /* zero becomes something else */
+    PRODUCT,
+    QUOTIENT,
+    SUM,
+    CHOICE
+} way;
+
+static const uint8_t ways[TVM_OP_COUNT] = {
+    [TVM_OP_CAST] = KEEPS,
+    [TVM_OP_CAST_LOWBIT] = KEEPS,
+    [TVM_OP_RELAYOUT] = KEEPS,
+    [TVM_OP_CLIP] = KEEPS,
+    [TVM_OP_FLOOR] = KEEPS,
+    [TVM_OP_CEIL] = KEEPS,
+    [TVM_OP_ROUND] = KEEPS,
+    [TVM_OP_TRUNC] = KEEPS,
+    [TVM_OP_TANH] = KEEPS,
+    [TVM_OP_ERF] = KEEPS,
+    [TVM_OP_NEG] = TURNS,
+    [TVM_OP_SIN] = TURNS,
+    [TVM_OP_TAN] = TURNS,
+    [TVM_OP_SINH] = TURNS,
+    [TVM_OP_ABS] = NOT_NEGATIVE,
+    [TVM_OP_SQRT] = NOT_NEGATIVE,
+    [TVM_OP_POPCOUNT] = NOT_NEGATIVE,
+    [TVM_OP_EXP] = CHANGES,
+    [TVM_OP_EXP2] = CHANGES,
+    [TVM_OP_LOG] = CHANGES,
+    [TVM_OP_LOG2] = CHANGES,
+    [TVM_OP_RSQRT] = CHANGES,
+    [TVM_OP_COS] = CHANGES,
+    [TVM_OP_COSH] = CHANGES,
+    [TVM_OP_NOT] = CHANGES,
+    [TVM_OP_MUL] = PRODUCT,
+    [TVM_OP_MULHI] = PRODUCT,
+    [TVM_OP_AND] = PRODUCT,
+    [TVM_OP_FMA] = PRODUCT,
+    [TVM_OP_DIV] = QUOTIENT,
+    [TVM_OP_MOD] = QUOTIENT,
+    [TVM_OP_SHL] = QUOTIENT,
+    [TVM_OP_SHR] = QUOTIENT,
+    [TVM_OP_ADD] = SUM,
+    [TVM_OP_SUB] = SUM,
+    [TVM_OP_OR] = SUM,
+    [TVM_OP_XOR] = SUM,
+    [TVM_OP_ATAN2] = SUM,
+    [TVM_OP_POW] = SUM,
+    [TVM_OP_MIN] = CHOICE,
+    [TVM_OP_MAX] = CHOICE,
+};
+
+/* Of two operands; of x * y + z with a third. */
+static edge of_several(const walk *w, const tvm_insn *insn, unsigned rank) {
     const tvm_operand *operands = tvm_operands(w->kernel, insn);
-    unsigned rank = w->program->layouts[w->kernel->slots[insn->result].layout].rank;
-    edge x = edge_of(w, &operands[0], rank), none = {.load = TVM_NONE};
-    edge y = insn->count > 1 ? edge_of(w, &operands[1], rank) : none;
-    x.full = 0;
-    switch (insn->op) {
-    case TVM_OP_ALLOC_REGISTER:
-        none.not_negative = operands[0].kind == TVM_OPERAND_NONE || constant(w, &operands[0]) >= 0;
-        return none;
-    case TVM_OP_EXP:
-    case TVM_OP_EXP2:
-    case TVM_OP_LOG:
-    case TVM_OP_LOG2:
-    case TVM_OP_RSQRT:
-    case TVM_OP_COS:
-    case TVM_OP_COSH:
-    case TVM_OP_NOT:
-        return (edge){.other = zeros(x) | x.other, .load = x.load};
-    case TVM_OP_CAST:
-    case TVM_OP_CAST_LOWBIT:
-    case TVM_OP_RELAYOUT:
-    case TVM_OP_CLIP:
-    case TVM_OP_FLOOR:
-    case TVM_OP_CEIL:
-    case TVM_OP_ROUND:
-    case TVM_OP_TRUNC:
-    case TVM_OP_TANH:
-    case TVM_OP_ERF:
-        return x;
-    case TVM_OP_ABS:
-    case TVM_OP_SQRT:
-    case TVM_OP_POPCOUNT:
-        return made(x, true);
-    case TVM_OP_NEG:
-    case TVM_OP_SIN:
-    case TVM_OP_TAN:
-    case TVM_OP_SINH:
-        x.not_negative = false;
-        return x;
-    case TVM_OP_MUL:
-        return made(multiplied(x, y), operands[0].kind == TVM_OPERAND_SLOT &&
-                                          operands[0].kind == operands[1].kind &&
-                                          operands[0].value == operands[1].value);
-    case TVM_OP_MULHI:
-    case TVM_OP_AND:
-        return multiplied(x, y);
-    case TVM_OP_DIV:
-    case TVM_OP_MOD:
-    case TVM_OP_SHL:
-    case TVM_OP_SHR:
+    edge x = edge_of(w, &operands[0], rank), y = edge_of(w, &operands[1], rank);
+    bool square = operands[0].kind == TVM_OPERAND_SLOT && operands[1].kind == TVM_OPERAND_SLOT &&
+                  operands[0].value == operands[1].value;
+    edge product = made(multiplied(x, y), square && insn->op != TVM_OP_MULHI);
+    switch (ways[insn->op]) {
+    case PRODUCT:
+        return insn->op == TVM_OP_FMA ? joined(product, edge_of(w, &operands[2], rank), false) : product;
+    case QUOTIENT:
         return divided(x, y);
+    case CHOICE:
+        return made(joined(x, y, true), insn->op == TVM_OP_MAX && (x.not_negative || y.not_negative));
     default:
-        return none;
+        if (insn->op == TVM_OP_SUB) y.not_negative = false;
+        return joined(x, y, false);
     }
 }
 
-/* Those of two operands that are added or compared. */
-static edge combined(const walk *w, const tvm_insn *insn) {
+static edge computed(const walk *w, const tvm_insn *insn) {
     const tvm_operand *operands = tvm_operands(w->kernel, insn);
     unsigned rank = w->program->layouts[w->kernel->slots[insn->result].layout].rank;
-    edge x = insn->count > 0 ? edge_of(w, &operands[0], rank) : (edge){.load = TVM_NONE};
-    edge y = insn->count > 1 ? edge_of(w, &operands[1], rank) : (edge){.load = TVM_NONE};
-    bool either = x.not_negative || y.not_negative;
-    switch (insn->op) {
-    case TVM_OP_ADD:
-    case TVM_OP_OR:
-    case TVM_OP_XOR:
-    case TVM_OP_ATAN2:
-    case TVM_OP_POW:
-        return joined(x, y, false);
-    case TVM_OP_SUB:
-        y.not_negative = false;
-        return joined(x, y, false);
-    case TVM_OP_MAX:
-        return made(joined(x, y, true), either);
-    case TVM_OP_MIN:
-        return joined(x, y, true);
-    case TVM_OP_FMA:
-        return joined(multiplied(x, y), edge_of(w, &operands[2], rank), false);
-    default:
-        return computed(w, insn);
+    edge none = {.load = TVM_NONE};
+    if (insn->op == TVM_OP_ALLOC_REGISTER) {
+        none.not_negative =
+            insn->count < 1 || operands[0].kind == TVM_OPERAND_NONE || constant(w, &operands[0]) >= 0;
+        return none;
     }
+    if (ways[insn->op] == LOSES) return none;
+    if (ways[insn->op] >= PRODUCT) return of_several(w, insn, rank);
+    edge x = edge_of(w, &operands[0], rank);
+    x.full = 0;
+    if (ways[insn->op] == CHANGES) return (edge){.other = zeros(x) | x.other, .load = x.load};
+    x.not_negative = ways[insn->op] == NOT_NEGATIVE || (x.not_negative && ways[insn->op] == KEEPS);
+    return x;
 }
 
 /* ---- reductions ---- */
@@ -365,7 +375,7 @@ static void walk_kernel(walk *w) {
         if (insn->result == TVM_NONE || w->kernel->slots[insn->result].kind != TVM_SLOT_REGISTER) continue;
         w->edges[insn->result] = insn->op == TVM_OP_LOAD_GLOBAL ? loaded(w, i)
                                  : insn->op == TVM_OP_REDUCE    ? reduced(w, insn)
-                                                                : combined(w, insn);
+                                                                : computed(w, insn);
     }
 }
 
