@@ -123,7 +123,7 @@ def _upper(hessian):
     damped moments what is not positive definite, there is more damping."""
     hessian, more = hessian.double(), 0.1
     lower, failed = torch.linalg.cholesky_ex(hessian)
-    while failed:
+    while failed and more < 1e9:
         hessian.diagonal().add_(more)
         lower, failed = torch.linalg.cholesky_ex(hessian)
         more *= 10
