@@ -302,8 +302,18 @@ reg tvm_convert_loose(emitter *e, tvm_dtype to, tvm_dtype from, reg value, bool 
     return integer_to_integer(e, to, source, saturating);
 }
 
+/* A scalar's NaN is the canonical one, where that is not asked: ptxas 13.0 else holds a parameter in a
+ * register of its own across a loop of wgmma, for which attention_wide128 has none left. */
+static reg canonical_f32(emitter *e, reg value) {
+    reg nan = is_nan(e, "f32", value), d = tvm_new_f(e);
+    tvm_emit(e, "selp.f32 %s, 0f7FFFFFFF, %s, %s;", d.name, value.name, nan.name);
+    return d;
+}
+
 reg tvm_emit_convert(emitter *e, tvm_dtype to, tvm_dtype from, reg value, bool lowbit) {
     reg code = tvm_convert_loose(e, to, from, value, lowbit);
+    if (tvm_dtype_same(to, TVM_F32) && from.kind == TVM_KIND_FLOAT && tvm_float_has_nan(from))
+        return canonical_f32(e, code);
     if (!tvm_dtype_is_integer(to) || to.bits >= 32) return code;
     return word_op(e, "and.b32", code, (1u << to.bits) - 1);
 }
