@@ -124,9 +124,10 @@ static bool start(tvm_infer_state *in, tvm_asm *as) {
 /* ---- costs of a choice ---- */
 
 /* Products choose first: `products` is the time of the tensor cores and that of what does not fit into the
- * registers beside them; only among equals counts `all`, in which the former is, too. */
+ * registers beside them; only among equals counts `all`, in which the former is, too, and then the registers
+ * that are moved. */
 typedef struct choice_cost {
-    uint64_t products, all;
+    uint64_t products, all, registers;
 } choice_cost;
 
 static void add_cost(tvm_infer_state *in, uint32_t insn, choice_cost *cost) {
@@ -134,16 +135,18 @@ static void add_cost(tvm_infer_state *in, uint32_t insn, choice_cost *cost) {
     tvm_infer_make_plan(in, insn, &plan);
     cost->products += (plan.cost < TVM_INFER_NEVER ? plan.tensor : TVM_INFER_NEVER) * in->weights[insn];
     cost->all += plan.cost * in->weights[insn];
+    cost->registers += plan.registers;
 }
 
 static choice_cost cost_around(tvm_infer_state *in, uint32_t slot) {
-    choice_cost cost = {0, 0};
+    choice_cost cost = {0, 0, 0};
     for (uint32_t i = in->first_use[slot]; i < in->first_use[slot + 1]; i++) add_cost(in, in->uses[i], &cost);
     return cost;
 }
 
 static bool is_less(choice_cost a, choice_cost b) {
-    return a.products != b.products ? a.products < b.products : a.all < b.all;
+    if (a.products != b.products) return a.products < b.products;
+    return a.all != b.all ? a.all < b.all : a.registers < b.registers;
 }
 
 /* ---- components: open tensors that instructions connect ---- */
@@ -229,7 +232,7 @@ static void decide_rest(tvm_infer_state *in, const component *c) {
 /* The anchor from which the component costs least: that of the lowest number among equals. */
 static bool best_candidate(tvm_infer_state *in, component *c, const tvm_infer_anchor *candidates,
                            unsigned count, unsigned *best) {
-    choice_cost least = {UINT64_MAX, UINT64_MAX};
+    choice_cost least = {UINT64_MAX, UINT64_MAX, UINT64_MAX};
     bool compared[CANDIDATES] = {false};
     memcpy(c->before, in->layout, in->slot_count * sizeof *c->before);
     for (unsigned i = 0; i < count; i++) {
@@ -238,7 +241,7 @@ static bool best_candidate(tvm_infer_state *in, component *c, const tvm_infer_an
                (!compared[known] || c->spread[known][candidates[i].slot] != candidates[i].layout))
             known++;
         if (known < i) continue; /* it follows from another one */
-        choice_cost cost = {0, 0};
+        choice_cost cost = {0, 0, 0};
         tvm_infer_spread(in, candidates[i].slot, candidates[i].layout, candidates[i].reason);
         if (!c->spread[i]) c->spread[i] = tvm_infer_array(in, in->slot_count, sizeof(uint32_t));
         if (!c->spread[i]) return false;

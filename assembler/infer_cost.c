@@ -106,14 +106,13 @@ uint64_t tvm_infer_access_cost(tvm_infer_space space, const tvm_layout *layout, 
                                unsigned widest) {
     unsigned bytes = tvm_infer_access_bytes(layout, bits, widest);
     uint64_t thread_bytes = ((uint64_t)tvm_layout_locals(layout) * bits + 7) / 8;
-    uint64_t accesses = (thread_bytes + bytes - 1) / bytes, moved = words(layout, bits);
+    uint64_t accesses = (thread_bytes + bytes - 1) / bytes;
     lane_places lanes;
     find_lanes(layout, bits, &lanes);
     if (space == TVM_SPACE_GLOBAL)
-        return moved +
-               accesses * (ISSUE + LINE * touched(&lanes, LINE_BYTES) + touched(&lanes, SECTOR_BYTES));
+        return accesses * (ISSUE + LINE * touched(&lanes, LINE_BYTES) + touched(&lanes, SECTOR_BYTES));
     unsigned waves = (touched(&lanes, bytes) * bytes + BANKS_BYTES - 1) / BANKS_BYTES;
-    return moved + accesses * (ISSUE + 4 * (uint64_t)waves);
+    return accesses * (ISSUE + 4 * (uint64_t)waves);
 }
 
 /* A tensor to or from the memory of a relayout: an element of less than a byte takes one. */

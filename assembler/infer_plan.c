@@ -26,14 +26,17 @@ static uint64_t change(const planning *p, uint32_t slot, uint32_t from, uint32_t
 }
 
 /* What the instruction moves, in the layout in which it does. */
-static uint64_t access_cost(const planning *p, const uint32_t *layouts, uint32_t result) {
+static uint64_t access_cost(const planning *p, const uint32_t *layouts, uint32_t result,
+                            uint64_t *registers) {
     tvm_infer_space space = tvm_infer_space_of(p->in, p->insn);
+    *registers = 0;
     if (space == TVM_SPACE_NONE || p->in->kernel->insns[p->insn].op == TVM_OP_MMA) return 0;
     unsigned k;
     uint32_t moved = tvm_infer_moved(p->in, p->insn, &k);
     if (moved == TVM_NONE) return 0;
     const tvm_layout found = tvm_infer_layout(p->in, p->result_slot != TVM_NONE ? result : layouts[k]);
     tvm_layout layout;
+    *registers = ((uint64_t)tvm_layout_locals(&found) * bits_of(p, moved) + 31) / 32;
     if (!tvm_infer_lines_last(&found, tvm_infer_line(p->in, p->insn, found.rank), &layout)) layout = found;
     return tvm_infer_access_cost(space, &layout, bits_of(p, moved),
                                  tvm_infer_width(p->in, p->insn, bits_of(p, moved)));
@@ -41,7 +44,7 @@ static uint64_t access_cost(const planning *p, const uint32_t *layouts, uint32_t
 
 /* Takes the plan if the rule does and it is the cheapest so far. */
 static void consider(planning *p, const uint32_t *layouts, uint32_t result) {
-    uint64_t cost = access_cost(p, layouts, result);
+    uint64_t registers, cost = access_cost(p, layouts, result, &registers);
     for (unsigned k = 0; k < p->registers.count; k++)
         cost += change(p, p->registers.slots[k], p->have[k], layouts[k]);
     if (p->result_slot != TVM_NONE) cost += change(p, p->result_slot, result, p->result);
@@ -54,6 +57,7 @@ static void consider(planning *p, const uint32_t *layouts, uint32_t result) {
     if (cost >= p->best->cost || !tvm_infer_attempt(p->in, p->insn, layouts, result, NULL, NULL)) return;
     p->best->cost = cost;
     p->best->tensor = product.tensor;
+    p->best->registers = registers;
     memcpy(p->best->layouts, layouts, p->registers.count * sizeof *layouts);
     p->best->result = result;
 }

@@ -11,6 +11,7 @@ typedef struct region {
     uint32_t *slots, *insns; /* members, and the instructions that have one */
     uint32_t slot_count, insn_count;
     bool *member, *touched;
+    bool *within;     /* of the instructions, those that are element-wise, through which a layout is spread */
     uint32_t *before; /* layouts of the kernel's slots */
     tvm_infer_reason *reasons;
 } region;
@@ -20,18 +21,28 @@ static bool region_make(tvm_infer_state *in, region *r) {
     r->insns = tvm_infer_array(in, in->kernel->insn_count, sizeof *r->insns);
     r->member = tvm_infer_array(in, in->slot_count, sizeof *r->member);
     r->touched = tvm_infer_array(in, in->kernel->insn_count, sizeof *r->touched);
+    r->within = tvm_infer_array(in, in->kernel->insn_count, sizeof *r->within);
     r->before = tvm_infer_array(in, in->slot_count, sizeof *r->before);
     r->reasons = tvm_infer_array(in, in->slot_count, sizeof *r->reasons);
     return !in->failed;
 }
 
+/* Sums that products add to stay as they are, and so do those that one instruction uses, which turns what it
+ * makes of them. What a product makes for several others is turned once for all. */
 static bool has_sums(const tvm_infer_state *in, uint32_t slot) {
-    for (uint32_t i = in->first_use[slot]; i < in->first_use[slot + 1]; i++)
-        if (tvm_infer_is_product(in, in->uses[i], slot)) return true;
-    return false;
+    unsigned uses = in->first_use[slot + 1] - in->first_use[slot], products = 0;
+    bool added_to = false;
+    for (uint32_t i = in->first_use[slot]; i < in->first_use[slot + 1]; i++) {
+        uint32_t insn = in->uses[i];
+        if (!tvm_infer_is_product(in, insn, slot)) continue;
+        tvm_infer_operands registers;
+        tvm_infer_registers(in, insn, &registers);
+        added_to = added_to || registers.slots[registers.count - 1] == slot;
+        products++;
+    }
+    return products > 0 && (added_to || uses - products < 2);
 }
 
-/* The sums of products stay. */
 static void join(const tvm_infer_state *in, region *r, uint32_t slot) {
     if (slot == TVM_NONE || r->member[slot] || !in->open[slot] || has_sums(in, slot)) return;
     r->member[slot] = true;
@@ -43,6 +54,7 @@ static void collect(const tvm_infer_state *in, region *r, uint32_t slot) {
     r->slot_count = r->insn_count = 0;
     memset(r->member, 0, in->slot_count);
     memset(r->touched, 0, in->kernel->insn_count);
+    memset(r->within, 0, in->kernel->insn_count);
     join(in, r, slot);
     for (uint32_t next = 0; next < r->slot_count; next++)
         for (uint32_t i = in->first_use[r->slots[next]]; i < in->first_use[r->slots[next] + 1]; i++) {
@@ -54,6 +66,7 @@ static void collect(const tvm_infer_state *in, region *r, uint32_t slot) {
             const tvm_op_info *row = tvm_infer_row(in, insn);
             if (row->class != TVM_CLASS_COMPUTE || row->effects || in->kernel->insns[insn].op == TVM_OP_MMA)
                 continue;
+            r->within[insn] = true;
             tvm_infer_registers(in, insn, &registers);
             join(in, r, tvm_infer_result(in, insn));
             for (unsigned k = 0; k < registers.count; k++) join(in, r, registers.slots[k]);
@@ -83,7 +96,9 @@ static bool try_layout(tvm_infer_state *in, region *r, uint32_t slot, uint32_t l
     memcpy(r->before, in->layout, in->slot_count * sizeof *r->before);
     memcpy(r->reasons, in->reasons, in->slot_count * sizeof *r->reasons);
     for (uint32_t i = 0; i < r->slot_count; i++) in->layout[r->slots[i]] = TVM_NONE;
+    in->within = r->within;
     tvm_infer_spread(in, slot, layout, reason);
+    in->within = NULL;
     for (uint32_t i = 0; i < r->slot_count; i++)
         if (in->layout[r->slots[i]] == TVM_NONE) in->layout[r->slots[i]] = r->before[r->slots[i]];
     uint64_t cost = cost_of(in, r, &products);

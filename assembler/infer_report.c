@@ -203,7 +203,7 @@ void tvm_infer_report_products(tvm_infer_state *in, tvm_text *out) {
                      tvm_string(in->program, in->kernel->slots[result].name));
         tvm_text_add(out, "%s%s", of.why ? "no wgmma: " : "wgmma, where the target has it",
                      of.why ? of.why : "");
-        if (!of.why) write_a(in, &of, out);
+        write_a(in, &of, out);
         tvm_text_puts(out, "\n");
     }
 }

@@ -201,5 +201,5 @@ void tvm_infer_spread(tvm_infer_state *in, uint32_t slot, uint32_t layout, tvm_i
     decide(in, &q, slot, layout, reason.why, reason.insn);
     for (uint32_t next = 0; next < q.count; next++)
         for (uint32_t i = in->first_use[q.slots[next]]; i < in->first_use[q.slots[next] + 1]; i++)
-            settle(in, &q, in->uses[i]);
+            if (!in->within || in->within[in->uses[i]]) settle(in, &q, in->uses[i]);
 }

@@ -69,6 +69,7 @@ typedef struct tvm_infer_state {
     uint32_t *loop;         /* of each instruction: where the innermost loop around it begins, or TVM_NONE */
     tvm_insn *source;       /* the kernel's instructions before relayouts, which `insn` of reasons means */
     uint32_t *queue;        /* slots to spread from */
+    const bool *within;     /* NULL, or of each instruction: is a layout spread through it? */
     uint64_t attempts;      /* how often a rule was asked, which bounds the work */
     tvm_infer_memo **asked; /* of each instruction: attempts */
     struct tvm_infer_plan_memo **plans; /* and plans */
@@ -183,8 +184,9 @@ uint64_t tvm_infer_spill_cost(tvm_infer_state *in);
 /* How an instruction is done when its slots have the layouts they have: the layouts that it itself sees, to
  * which operands are brought before it and from which the result is brought after it. */
 typedef struct tvm_infer_plan {
-    uint64_t cost;   /* TVM_INFER_NEVER or more: it cannot be done */
-    uint64_t tensor; /* of that, time of the tensor cores */
+    uint64_t cost;      /* TVM_INFER_NEVER or more: it cannot be done */
+    uint64_t tensor;    /* of that, time of the tensor cores */
+    uint64_t registers; /* of a thread, that an access moves */
     uint32_t layouts[TVM_INFER_OPERANDS];
     uint32_t result;
 } tvm_infer_plan;

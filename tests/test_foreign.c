@@ -444,6 +444,13 @@ START_TEST(code_is_as_good_as_written) {
     unsigned instructions = count(mine->ptx, ";"), of_best = count(best->ptx, ";");
     ck_assert_msg(100 * instructions <= 103 * of_best, "%s: %u instructions, written %u", codes[_i].name,
                   instructions, of_best);
+    tvm_diags diags = {0};
+    bool compile = test_all() && strcmp(mine->ptx, best->ptx) != 0;
+    if (compile && tvm_ptxas(mine, NULL, &diags) == TVM_OK && tvm_ptxas(best, NULL, &diags) == TVM_OK)
+        ck_assert_msg(100 * mine->kernels[0].registers <= 105 * best->kernels[0].registers,
+                      "%s: %d registers, written %d", codes[_i].name, mine->kernels[0].registers,
+                      best->kernels[0].registers);
+    tvm_diags_free(&diags);
     tvm_module_free(mine);
     tvm_module_free(best);
     compiles_without_spills(open, codes[_i].name, "sm_90a");
