@@ -337,7 +337,8 @@ void prove_access(prover *p, uint32_t context, prove_state *state, uint32_t insn
         memset(&record, 0, sizeof record);
         record.place = place;
         record.cell = site->barrier ? prove_cell_at(p, state, site->barrier) : PROVE_NO_CELL;
-        record.cover = state->held & p->rings;
+        /* the code may start a copy of a pipelined loop before the ring is held */
+        record.cover = site->actor == PROVE_PIPED ? 0 : state->held & p->rings;
         if (site->actor == PROVE_STORE) count_after(p, context, state, PROVE_STORE);
         if (context != 0 || p->groups[insn] & 1)
             add_entry(p, context, p->groups[insn] / 2, &record, record.cover);
