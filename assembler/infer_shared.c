@@ -1,7 +1,8 @@
 /* Layouts of shared tensors: of a few swizzles the one with which the kernel's loads and stores meet the
  * fewest bank conflicts. The one that alloc-shared has of itself stays where another is no better, and where
  * mma or what is not a plain load, store or copy uses the tensor: ldmatrix, wgmma and the copies of whole
- * tensors are made for it. */
+ * tensors are made for it. A tensor whose elements are at computed indices has no swizzle: it lessens no
+ * conflict of such elements, and takes instructions for each. */
 #include "infer_state.h"
 
 #include "infer_open.h"
@@ -77,14 +78,30 @@ static uint64_t access_cost(const tile_access *access, const tvm_shared_layout *
 typedef struct tensor_use {
     tile_access *accesses;
     uint32_t count;
-    bool fixed;  /* something uses it that is made for its own layout */
-    bool copied; /* in pieces of 16 bytes */
+    bool fixed;   /* something uses it that is made for its own layout */
+    bool copied;  /* in pieces of 16 bytes */
+    bool indexed; /* by tensors of indices: gather, scatter, atomic operations */
 } tensor_use;
 
 static bool has_operand(const tvm_infer_state *in, const tvm_insn *insn, uint32_t slot) {
     const tvm_operand *operands = tvm_operands(in->kernel, insn);
     for (uint32_t i = 0; i < insn->count; i++)
         if (operands[i].kind == TVM_OPERAND_SLOT && operands[i].value == slot) return true;
+    return false;
+}
+
+static bool has_indices(const tvm_infer_state *in, const tvm_insn *insn) {
+    const tvm_operand *operands = tvm_operands(in->kernel, insn);
+    const char *cursor = tvm_op(insn->op)->operands;
+    tvm_operand_desc desc;
+    uint32_t at = 0;
+    while (at < insn->count && tvm_operand_next(&cursor, &desc)) {
+        if (!desc.stored) continue;
+        uint32_t count = tvm_entry_operands(in->program, in->kernel, &desc, &operands[at]);
+        for (uint32_t i = 1; desc.kind == 'v' && i < count; i++)
+            if (operands[at + i].kind == TVM_OPERAND_SLOT) return true;
+        at += count;
+    }
     return false;
 }
 
@@ -98,7 +115,9 @@ static void find_use(tvm_infer_state *in, uint32_t slot, tensor_use *use) {
         uint32_t result = tvm_infer_result(in, i);
         uint32_t moved = result != TVM_NONE ? result : registers.count ? registers.slots[0] : TVM_NONE;
         bool alone = registers.count + (result != TVM_NONE) == 1;
-        if (row->class == TVM_CLASS_MOVE && alone && in->layout[moved] != TVM_NONE)
+        if (has_indices(in, insn))
+            use->indexed = true;
+        else if (row->class == TVM_CLASS_MOVE && alone && in->layout[moved] != TVM_NONE)
             use->accesses[use->count++] = (tile_access){tvm_infer_layout(in, in->layout[moved]),
                                                         in->work[slot].dtype.bits / 8, in->weights[i]};
         else if (row->effects & TVM_EFFECT_ASYNC && row->class == TVM_CLASS_MOVE)
@@ -133,9 +152,10 @@ static void decide(tvm_infer_state *in, uint32_t slot, tile_access *accesses) {
     unsigned bytes = in->kernel->slots[slot].dtype.bits / 8;
     if (!bytes || own.rank < 2) return;
     find_use(in, slot, &use);
-    if (use.fixed || !use.count) return;
-    uint64_t least = cost_of(&use, &own);
+    if (use.fixed || !(use.count || use.indexed)) return;
     unsigned widest = tvm_log2_floor(WIDEST / bytes);
+    if (use.indexed && !swizzled(&own, widest, 0, &best)) return;
+    uint64_t least = use.indexed ? 0 : cost_of(&use, &own);
     for (unsigned base = widest + 1; base-- > (use.copied ? widest : 0);)
         for (unsigned bits = 0; bits <= 5; bits++) {
             if (!swizzled(&own, base, bits, &made)) continue;
