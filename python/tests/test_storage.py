@@ -11,7 +11,7 @@ if torch is None:
 
 from torch_kit import DEVICES  # noqa: E402
 
-from tilusvm import nn, quantize, storage  # noqa: E402
+from tilusvm import UnsupportedError, nn, quantize, storage  # noqa: E402
 
 
 class Model(torch.nn.Module):
@@ -89,6 +89,16 @@ def test_files_of_others(tmp_path):
     writer.save_file(tensors, tmp_path / "model.safetensors")
     other = storage.load(Model(), tmp_path)
     assert torch.equal(other(IDS), model(IDS))
+
+
+@pytest.mark.parametrize("last", ["qweight", "W_q", "trellis", "weight:_data"])
+def test_layers_that_others_quantized(tmp_path, last):
+    writer = pytest.importorskip("safetensors.torch")
+    tensors = {n: t.clone() for n, t in Model().state_dict().items() if n != "up.weight"}
+    tensors[f"up.{last}"] = torch.zeros(8, 8, dtype=torch.int32)
+    writer.save_file(tensors, tmp_path / "model.safetensors")
+    with pytest.raises(UnsupportedError, match=f"import it with tvm-pack --from=auto {tmp_path} -o FOLDER"):
+        storage.load(Model(), tmp_path)
 
 
 def test_a_layer_alone(tmp_path):

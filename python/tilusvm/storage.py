@@ -30,8 +30,9 @@ _NAMES = {
 }  # fmt: skip
 _DTYPES = {name: dtype for dtype, name in _NAMES.items()}
 _INDEX = "model.safetensors.index.json"
-_OF_OTHERS = (  # what tensors are called that tvm-pack --from imports
+_OF_OTHERS = (  # what tensors are called that tvm-pack --from imports, or refuses by the name of their format
     ".qweight", ".weight_packed", ".weight_scale", ".weight_scale_inv", "_blocks", ".weight.absmax", ".SCB",
+    "._weight_qdata", ".weight:_data", ".W_q", ".trellis", ".q_weight",
 )  # fmt: skip
 _HEADER_MOST = 100_000_000
 _ALIGNMENT = 64
