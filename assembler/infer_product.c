@@ -98,7 +98,9 @@ static uint64_t load_fragments(const tvm_infer_state *in, const tvm_mma *mma, bo
     bool k_first = source->is_transposed == a;
     tvm_layout fragments;
     *words = 0;
-    if (tvm_mma_fragments(mma->types->atoms, sums, a, mma->k, &fragments, NULL) != TVM_OK) return 0;
+    if (tvm_mma_fragments(mma->types->atoms, sums, a, source->rank, source->shape, &fragments, NULL) !=
+        TVM_OK)
+        return 0;
     uint32_t locals = tvm_layout_locals(&fragments);
     *words = (locals * bits + 31) / 32;
     if (mma->types->is_scalar || bits > 32 || (k_first && bits != 16)) return (uint64_t)locals * LOAD_ELEMENT;

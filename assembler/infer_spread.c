@@ -37,9 +37,8 @@ static bool fragments(const tvm_infer_state *in, uint32_t insn, const tvm_infer_
     const tvm_insn *mma = &in->kernel->insns[insn];
     bool as_tf32 = tvm_mma_reads_tf32(in->program, in->kernel, tvm_operands(in->kernel, mma), mma->count);
     const tvm_mma_atoms *atoms = tvm_mma_atoms_of(in->work[registers->slots[k]].dtype, as_tf32);
-    return atoms != NULL && shape.rank == sums->rank &&
-           tvm_mma_fragments(atoms, sums, is_a, shape.shape[shape.rank - (is_a ? 1 : 2)], out, NULL) ==
-               TVM_OK;
+    return atoms != NULL &&
+           tvm_mma_fragments(atoms, sums, is_a, shape.rank, shape.shape, out, NULL) == TVM_OK;
 }
 
 static bool guess(const tvm_infer_state *in, uint32_t insn, const tvm_infer_operands *registers, unsigned k,

@@ -73,6 +73,9 @@ static void need_insn(const tvm_ir_program *program, const tvm_ir_kernel *kernel
     need(version, info->since);
     if (insn->op == TVM_OP_MMA)
         need(version, tvm_mma_since(program, kernel, tvm_operands(kernel, insn), insn->count));
+    if (insn->op == TVM_OP_MMA &&
+        tvm_mma_broadcasts(program, kernel, tvm_operands(kernel, insn), insn->count))
+        need(version, TVM_LANGUAGE_OF_BROADCASTS);
     if (info->result == TVM_SLOT_REGISTER && is_later_type(info, kernel->slots[insn->result].dtype))
         need(version, 5);
     if (*age == UNKNOWN) *age = has_later_operands(info) ? OF_SEVERAL : OF_ONE_AGE;

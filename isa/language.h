@@ -8,13 +8,14 @@
 /* The latest that this library knows. */
 enum {
     TVM_LANGUAGE_VERSION = 7,
-    TVM_LANGUAGE_OF_STRIDES = 3,  /* strides of parameters */
-    TVM_LANGUAGE_OF_CLUSTERS = 3, /* .cluster: in the container a part of each kernel from here on */
-    TVM_LANGUAGE_OF_SHAPES = 6,   /* the kernels of an entry have parameters of the same shapes */
-    TVM_LANGUAGE_OF_RECORDS = 7,  /* .signature and records of variables: of the text alone */
-    TVM_LANGUAGE_OF_TENSORS = 7,  /* parts of tensors, reductions by name, functions of scalars: likewise */
-    TVM_LANGUAGE_OF_TRAITS = 7,   /* has(...) and limit(...): operators of expressions */
-    TVM_LANGUAGE_OF_COSTS = 7     /* costs of cases: in the container a part of each case from here on */
+    TVM_LANGUAGE_OF_STRIDES = 3,    /* strides of parameters */
+    TVM_LANGUAGE_OF_CLUSTERS = 3,   /* .cluster: in the container a part of each kernel from here on */
+    TVM_LANGUAGE_OF_SHAPES = 6,     /* the kernels of an entry have parameters of the same shapes */
+    TVM_LANGUAGE_OF_RECORDS = 7,    /* .signature and records of variables: of the text alone */
+    TVM_LANGUAGE_OF_TENSORS = 7,    /* parts of tensors, reductions by name, functions of scalars: likewise */
+    TVM_LANGUAGE_OF_TRAITS = 7,     /* has(...) and limit(...): operators of expressions */
+    TVM_LANGUAGE_OF_BROADCASTS = 7, /* operands of mma that the matrices of a batch share */
+    TVM_LANGUAGE_OF_COSTS = 7       /* costs of cases: in the container a part of each case from here on */
 };
 
 /* The version that a reader of the verified program must know: the highest of all that it uses, 1 at least.

@@ -159,7 +159,8 @@ typedef struct tvm_mma_atoms {
     uint32_t k;
 } tvm_mma_atoms;
 
-/* The rule of mma: a, b and c are [.., m, k], [.., k, n] and [.., m, n] with equal leading (batch) extents;
+/* The rule of mma: a, b and c are [.., m, k], [.., k, n] and [.., m, n]; the leading (batch) extents of a and
+ * b are those of c, or 1 or missing where the operand is broadcast;
  * they are X.atom in the last two dimensions, and each warp (of single elements, each thread) that
  * accumulates the tile (..,i,j) of c holds tiles (..,i,k) of a and (..,k,j) of b for every k. On success
  * fills the tile counts; then the tile lists can be enumerated with tvm_mma_tile: for warp-independent tile
@@ -167,7 +168,7 @@ typedef struct tvm_mma_atoms {
  * the same in all warps. A tile number is the local index of the quotient layout X; its elements are as many
  * locals as the atom has, from that multiple on. */
 typedef struct tvm_mma_plan {
-    tvm_layout outer_a, outer_b, outer_c; /* quotients by the atoms; threads() = warps */
+    tvm_layout outer_a, outer_b, outer_c; /* quotients by the atoms, of c's rank; threads() = warps */
     uint32_t tiles_c, tiles_k;
 } tvm_mma_plan;
 bool tvm_mma_plan_make(const tvm_mma_atoms *atoms, const tvm_layout *a, const tvm_layout *b,

@@ -238,12 +238,23 @@ static bool mma_quotient(const tvm_layout *layout, const char *atom_name, tvm_la
     return false;
 }
 
+/* Do all of c's matrices along this batch dimension share the operand's one? */
+static bool broadcasts(const tvm_layout *outer, const tvm_layout *outer_c, unsigned d) {
+    return d + 2U < outer_c->rank && outer->shape[d] == 1;
+}
+
+static void without_broadcasts(const tvm_layout *outer, const tvm_layout *outer_c, uint32_t *index) {
+    for (unsigned d = 0; d + 2U < outer_c->rank; d++)
+        if (broadcasts(outer, outer_c, d)) index[d] = 0;
+}
+
 /* One operand against c: a has c's rows and k as columns, b has c's columns and k as rows. The k dimension is
  * the only one in which the tile numbers of the two differ. */
 static bool mma_operand_fits(const tvm_layout *outer, const tvm_layout *outer_c, unsigned k_dim, char name,
                              tvm_why *why) {
     unsigned to_dim[TVM_MAX_RANK];
-    for (unsigned d = 0; d < outer_c->rank; d++) to_dim[d] = d == k_dim ? NO_DIM : d;
+    for (unsigned d = 0; d < outer_c->rank; d++)
+        to_dim[d] = d == k_dim || broadcasts(outer, outer_c, d) ? NO_DIM : d;
     if (!spatial_agrees(outer, outer_c, to_dim)) {
         tvm_refuse(why, "the tiles of %c are spread over the warps otherwise than those of c", name);
         return false;
@@ -262,6 +273,7 @@ static bool mma_operand_fits(const tvm_layout *outer, const tvm_layout *outer_c,
         uint32_t index[TVM_MAX_RANK];
         tvm_layout_map(outer_c, 0, t, index);
         index[k_dim] = 0;
+        without_broadcasts(outer, outer_c, index);
         if (!first_thread_holds(outer, index, &local)) {
             tvm_refuse(why, "a warp does not hold the tile of %c for its tile %u of c", name, t);
             return false;
@@ -270,16 +282,24 @@ static bool mma_operand_fits(const tvm_layout *outer, const tvm_layout *outer_c,
     return true;
 }
 
-/* Shapes [.., m, k], [.., k, n] and [.., m, n] with the same leading extents? */
+/* The operand with as many dimensions as c: leading ones of extent 1. */
+static bool mma_widen(tvm_layout *layout, unsigned rank, tvm_why *why) {
+    while (layout->rank < rank)
+        if (tvm_layout_unsqueeze(layout, 0, layout, why) != TVM_OK) return false;
+    if (layout->rank == rank) return true;
+    tvm_refuse(why, "an operand of rank %u, expected 2 to %u as c", layout->rank, rank);
+    return false;
+}
+
+static bool mma_extent_fits(uint32_t operand, uint32_t c) {
+    return operand == c || operand == 1;
+}
+
+/* Shapes [.., m, k], [.., k, n] and [.., m, n], the leading extents of a and b those of c or 1? */
 static bool mma_shapes_fit(const tvm_layout *a, const tvm_layout *b, const tvm_layout *c, tvm_why *why) {
-    if (a->rank != c->rank || b->rank != c->rank) {
-        tvm_refuse(why, "a, b and c have ranks %u, %u and %u, expected the same rank", a->rank, b->rank,
-                   c->rank);
-        return false;
-    }
     unsigned m = c->rank - 2U, n = c->rank - 1U;
     for (unsigned d = 0; d < m; d++) {
-        if (a->shape[d] == c->shape[d] && b->shape[d] == c->shape[d]) continue;
+        if (mma_extent_fits(a->shape[d], c->shape[d]) && mma_extent_fits(b->shape[d], c->shape[d])) continue;
         tvm_refuse(why, "a, b and c have extents %u, %u and %u in batch dimension %u", a->shape[d],
                    b->shape[d], c->shape[d], d);
         return false;
@@ -293,8 +313,11 @@ static bool mma_shapes_fit(const tvm_layout *a, const tvm_layout *b, const tvm_l
 bool tvm_mma_plan_make(const tvm_mma_atoms *atoms, const tvm_layout *a, const tvm_layout *b,
                        const tvm_layout *c, tvm_mma_plan *plan, tvm_why *why) {
     tvm_mma_plan made;
+    tvm_layout wide_a = *a, wide_b = *b;
     if (!mma_quotient(a, atoms->a, &made.outer_a, why) || !mma_quotient(b, atoms->b, &made.outer_b, why) ||
-        !mma_quotient(c, atoms->c, &made.outer_c, why) || !mma_shapes_fit(a, b, c, why))
+        !mma_quotient(c, atoms->c, &made.outer_c, why) || !mma_widen(&made.outer_a, c->rank, why) ||
+        !mma_widen(&made.outer_b, c->rank, why) || !mma_widen(&wide_a, c->rank, why) ||
+        !mma_widen(&wide_b, c->rank, why) || !mma_shapes_fit(&wide_a, &wide_b, c, why))
         return false;
     unsigned m = c->rank - 2U, n = c->rank - 1U;
     if (!same_threads(a, c, why) || !same_threads(b, c, why) ||
@@ -313,6 +336,8 @@ void tvm_mma_tile(const tvm_mma_plan *plan, uint32_t tile_c, uint32_t k, uint32_
     tvm_layout_map(&plan->outer_c, 0, tile_c, in_a);
     memcpy(in_b, in_a, sizeof in_b);
     in_a[rank - 1] = in_b[rank - 2] = k;
+    without_broadcasts(&plan->outer_a, &plan->outer_c, in_a);
+    without_broadcasts(&plan->outer_b, &plan->outer_c, in_b);
     tvm_layout_locate(&plan->outer_a, in_a, &thread, tile_a);
     tvm_layout_locate(&plan->outer_b, in_b, &thread, tile_b);
 }

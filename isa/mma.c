@@ -84,13 +84,33 @@ static void read_source(const tvm_ir_kernel *kernel, const tvm_operand *operand,
     source->is_transposed = transposed;
 }
 
-/* `other`: the extent that is not k. */
-static void find_tile(const tvm_mma *mma, bool k_first, uint32_t other, const uint32_t *batch,
-                      unsigned leading, tvm_mma_source *source) {
+/* A register tensor's shape is its own. A tile of a shared tensor has the batch extents of c, but 1 where its
+ * tensor has that, and no more leading dimensions than its tensor; split along k, it has those of c. */
+static void find_shape(const tvm_ir_program *program, const tvm_ir_kernel *kernel, const tvm_mma *mma,
+                       bool is_a, tvm_mma_source *source) {
+    const tvm_slot *slot = &kernel->slots[source->slot];
+    const uint32_t *own = tvm_slot_shape(program, slot);
+    unsigned rank = tvm_slot_rank(program, slot), leading = mma->leading;
+    source->rank = rank;
+    memcpy(source->shape, own, rank * sizeof *own);
+    if (!source->is_shared) return;
+    if (!mma->splits_k && rank < leading + 2) leading = rank < 2 ? 0 : rank - 2;
+    for (unsigned d = 0; d < leading; d++) {
+        bool is_one = !mma->splits_k && own[rank - 2 - leading + d] == 1;
+        source->shape[d] = is_one ? 1 : mma->extent[mma->leading - leading + d];
+    }
+    source->rank = leading + 2;
+    source->shape[leading] = is_a ? mma->m : mma->k;
+    source->shape[leading + 1] = is_a ? mma->k : mma->n;
+}
+
+/* Of a shared operand, whose shape is known. */
+static void find_tile(const tvm_mma *mma, bool is_a, tvm_mma_source *source) {
     uint64_t all = mma->splits_k ? (uint64_t)mma->batch * mma->k : mma->k;
-    uint32_t k = all < UINT32_MAX ? (uint32_t)all : UINT32_MAX;
-    unsigned rank = mma->splits_k ? 0 : leading;
-    memcpy(source->tile, batch, rank * sizeof *batch);
+    uint32_t k = all < UINT32_MAX ? (uint32_t)all : UINT32_MAX, other = is_a ? mma->m : mma->n;
+    unsigned rank = mma->splits_k ? 0 : source->rank - 2;
+    bool k_first = source->is_transposed == is_a;
+    memcpy(source->tile, source->shape, rank * sizeof *source->shape);
     source->tile[rank] = k_first ? k : other;
     source->tile[rank + 1] = k_first ? other : k;
     source->tile_rank = rank + 2;
@@ -130,17 +150,51 @@ bool tvm_mma_read(const tvm_ir_program *program, const tvm_ir_kernel *kernel, co
     out->splits_k = option(operands, count, options + SPLIT_K) != 0;
     out->may_reassociate = option(operands, count, options + REASSOCIATE) != 0;
     const uint32_t *shape = tvm_slot_shape(program, &kernel->slots[out->c]);
-    unsigned leading = tvm_slot_rank(program, &kernel->slots[out->c]) - 2;
+    out->leading = tvm_slot_rank(program, &kernel->slots[out->c]) - 2;
     out->batch = 1;
-    for (unsigned d = 0; d < leading; d++) out->batch *= shape[d];
-    out->m = shape[leading];
-    out->n = shape[leading + 1];
+    for (unsigned d = 0; d < out->leading; d++) out->batch *= out->extent[d] = shape[d];
+    out->m = shape[out->leading];
+    out->n = shape[out->leading + 1];
     uint32_t k = option(operands, count, options + K);
     out->k = k ? k : find_k(program, kernel, out);
     if (out->k == 0) return false;
-    if (out->a.is_shared) find_tile(out, out->a.is_transposed, out->m, shape, leading, &out->a);
-    if (out->b.is_shared) find_tile(out, !out->b.is_transposed, out->n, shape, leading, &out->b);
+    find_shape(program, kernel, out, true, &out->a);
+    find_shape(program, kernel, out, false, &out->b);
+    if (out->a.is_shared) find_tile(out, true, &out->a);
+    if (out->b.is_shared) find_tile(out, false, &out->b);
     return true;
+}
+
+uint32_t tvm_mma_matrix(const tvm_mma *mma, const tvm_mma_source *source, uint32_t matrix) {
+    uint32_t number = 0, step = 1;
+    for (unsigned d = 0; d < mma->leading; d++) {
+        uint32_t dim = mma->leading - 1 - d, at = matrix % mma->extent[dim];
+        matrix /= mma->extent[dim];
+        if (d + 2 >= source->rank) break;
+        uint32_t extent = source->shape[source->rank - 3 - d];
+        if (extent > 1) number += at * step;
+        step *= extent;
+    }
+    return number;
+}
+
+uint32_t tvm_mma_matrices(const tvm_mma_source *source) {
+    uint32_t count = 1;
+    for (unsigned d = 0; d + 2 < source->rank; d++) count *= source->shape[d];
+    return count;
+}
+
+static bool is_broadcast(const tvm_mma *mma, const tvm_mma_source *source) {
+    bool found = source->rank < mma->leading + 2;
+    for (unsigned d = 0; !found && d < mma->leading; d++) found = source->shape[d] != mma->extent[d];
+    return found;
+}
+
+bool tvm_mma_broadcasts(const tvm_ir_program *program, const tvm_ir_kernel *kernel,
+                        const tvm_operand *operands, uint32_t count) {
+    tvm_mma mma;
+    return tvm_mma_read(program, kernel, operands, count, &mma) &&
+           (is_broadcast(&mma, &mma.a) || is_broadcast(&mma, &mma.b));
 }
 
 unsigned tvm_mma_since(const tvm_ir_program *program, const tvm_ir_kernel *kernel,
@@ -163,19 +217,35 @@ static tvm_status find_warps(const tvm_mma_atoms *atoms, const tvm_layout *c, tv
     return status == TVM_OK ? status : tvm_refuse(why, "c's layout is not a product X.%s", atoms->c);
 }
 
-tvm_status tvm_mma_fragments(const tvm_mma_atoms *atoms, const tvm_layout *c, bool a, uint32_t k,
-                             tvm_layout *out, tvm_why *why) {
+/* `warps` of c's rank without the leading dimensions that an operand of this shape broadcasts. */
+static tvm_status drop_batch(tvm_layout *warps, unsigned rank, const uint32_t *shape, tvm_why *why) {
+    tvm_status status = TVM_OK;
+    while (warps->rank > rank && status == TVM_OK) {
+        status = tvm_layout_reduce(warps, 0, warps, why);
+        if (status == TVM_OK) status = tvm_layout_squeeze(warps, 0, warps, why);
+    }
+    for (unsigned d = 0; d + 2 < rank && status == TVM_OK; d++)
+        if (shape[d] == 1) status = tvm_layout_reduce(warps, d, warps, why);
+    return status;
+}
+
+tvm_status tvm_mma_fragments(const tvm_mma_atoms *atoms, const tvm_layout *c, bool a, unsigned rank,
+                             const uint32_t *shape, tvm_layout *out, tvm_why *why) {
     const char *name = a ? atoms->a : atoms->b;
     tvm_layout atom, warps, steps;
-    uint32_t shape[TVM_MAX_RANK];
+    uint32_t along[TVM_MAX_RANK];
+    if (rank < 2 || rank > c->rank)
+        return tvm_refuse(why, "an operand of rank %u, expected 2 to %u as c", rank, c->rank);
+    uint32_t k = shape[rank - (a ? 1U : 2U)];
     if (k % atoms->k != 0) return tvm_refuse(why, "k is %u, expected a multiple of %u", k, atoms->k);
     tvm_status status = find_warps(atoms, c, &warps, why);
     if (status != TVM_OK) return status;
     /* What a warp has of c along the dimension that the operand lacks, it needs once; and all of k. */
-    for (unsigned d = 0; d < c->rank; d++) shape[d] = 1;
-    shape[c->rank - (a ? 1u : 2u)] = k / atoms->k;
-    status = tvm_layout_reduce(&warps, c->rank - (a ? 1u : 2u), &warps, why);
-    if (status == TVM_OK) status = tvm_layout_local(c->rank, shape, &steps, why);
+    for (unsigned d = 0; d < rank; d++) along[d] = 1;
+    along[rank - (a ? 1U : 2U)] = k / atoms->k;
+    status = tvm_layout_reduce(&warps, c->rank - (a ? 1U : 2U), &warps, why);
+    if (status == TVM_OK) status = drop_batch(&warps, rank, shape, why);
+    if (status == TVM_OK) status = tvm_layout_local(rank, along, &steps, why);
     if (status == TVM_OK) status = tvm_layout_compose(&steps, &warps, out, why);
     if (status != TVM_OK || !name) return status;
     status = tvm_layout_atom(name, strlen(name), &atom, why);

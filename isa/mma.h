@@ -5,10 +5,13 @@
 
 #include "program.h"
 
-/* a or b. Its matrices are [m, k] or [k, n]; in shared memory they may be stored transposed. */
+/* a or b. Its matrices are [m, k] or [k, n]; in shared memory they may be stored transposed. Where a leading
+ * extent is 1, or missing, the matrices of c share the operand's: it is broadcast. */
 typedef struct tvm_mma_source {
     uint32_t slot;
-    const tvm_operand *tensor; /* the slot's operand; of a shared tensor with its indices after it */
+    unsigned rank;
+    uint32_t shape[TVM_MAX_RANK]; /* [.., m, k] or [.., k, n] */
+    const tvm_operand *tensor;    /* the slot's operand; of a shared tensor with its indices after it */
     bool is_shared;
     bool is_transposed;
     /* Of a shared one: the tile at the index, as it is stored. */
@@ -23,7 +26,9 @@ typedef struct tvm_mma {
     tvm_mma_source a, b;
     uint32_t c;                        /* slot */
     const struct tvm_mma_types *types; /* NULL: mma does not multiply these */
-    uint32_t batch;                    /* matrices of each operand */
+    uint32_t batch;                    /* matrices of c */
+    unsigned leading;                  /* dimensions of the batch, */
+    uint32_t extent[TVM_MAX_RANK];     /* and their extents */
     uint32_t m, n, k;                  /* of each matrix */
     bool splits_k;                     /* the matrices of a shared tile lie one after the other along k */
     bool may_reassociate;              /* constants may be taken off the sums in place of the operand */
@@ -54,14 +59,23 @@ bool tvm_mma_reads_tf32(const tvm_ir_program *program, const tvm_ir_kernel *kern
 bool tvm_mma_read(const tvm_ir_program *program, const tvm_ir_kernel *kernel, const tvm_operand *operands,
                   uint32_t count, tvm_mma *out);
 
+/* The operand's matrix that goes with matrix number `matrix` of c; both are numbered in row-major order. */
+uint32_t tvm_mma_matrix(const tvm_mma *mma, const tvm_mma_source *source, uint32_t matrix);
+/* The number of the operand's matrices. */
+uint32_t tvm_mma_matrices(const tvm_mma_source *source);
+
+/* Do the matrices of the batch share an operand, of a verified instruction? */
+bool tvm_mma_broadcasts(const tvm_ir_program *program, const tvm_ir_kernel *kernel,
+                        const tvm_operand *operands, uint32_t count);
 /* The version of the language with which its types came, of a verified instruction. */
 unsigned tvm_mma_since(const tvm_ir_program *program, const tvm_ir_kernel *kernel,
                        const tvm_operand *operands, uint32_t count);
 
-/* The register layout of operand `a` (else b) with k elements along k that goes with c: each warp has what
- * its tiles of c need. TVM_INVALID when c is no product X.C of the atom C, or k no multiple of the atoms'. */
-tvm_status tvm_mma_fragments(const tvm_mma_atoms *atoms, const tvm_layout *c, bool a, uint32_t k,
-                             tvm_layout *out, tvm_why *why);
+/* The register layout of operand `a` (else b) of this shape that goes with c: each warp has what its tiles of
+ * c need. Leading dimensions of c that the operand lacks, or has with extent 1, replicate it. TVM_INVALID
+ * when c is no product X.C of the atom C, k no multiple of the atoms', or the rank not 2 to that of c. */
+tvm_status tvm_mma_fragments(const tvm_mma_atoms *atoms, const tvm_layout *c, bool a, unsigned rank,
+                             const uint32_t *shape, tvm_layout *out, tvm_why *why);
 
 /* That layout as one of the tile in shared memory: which thread needs what. */
 tvm_status tvm_mma_tile_layout(const tvm_mma *mma, bool a, const tvm_layout *fragments, tvm_layout *out,

@@ -62,14 +62,19 @@ static tvm_status check_types(const tvm_rule *rule) {
     return TVM_OK;
 }
 
-/* A register tensor has c's batch extents, then these rows and columns. */
+/* A register tensor has c's batch extents, or is broadcast along them, then these rows and columns. */
 static tvm_status check_registers(const tvm_rule *rule, unsigned entry, uint32_t rows, uint32_t columns) {
     const tvm_layout *layout = tvm_rule_layout(rule, entry), *c = tvm_rule_layout(rule, C);
     uint32_t want[TVM_MAX_RANK];
     memcpy(want, c->shape, sizeof want);
     want[c->rank - 2] = rows;
     want[c->rank - 1] = columns;
-    if (layout->rank == c->rank && memcmp(layout->shape, want, c->rank * sizeof *want) == 0) return TVM_OK;
+    bool fits = layout->rank >= 2 && layout->rank <= c->rank;
+    for (unsigned d = 0; fits && d < layout->rank; d++) {
+        bool is_one = d + 2U < layout->rank && layout->shape[d] == 1;
+        fits = is_one || layout->shape[d] == want[c->rank - layout->rank + d];
+    }
+    if (fits) return TVM_OK;
     return tvm_refuse(rule->why, "%s has shape %s, expected %s", TVM_RULE_NAME(rule, entry),
                       TVM_SHAPE_TEXT(layout->rank, layout->shape), TVM_SHAPE_TEXT(c->rank, want));
 }
@@ -79,17 +84,20 @@ static tvm_status check_first(const tvm_rule *rule) {
     char operand[TVM_RULE_NAME_MAX], name_c[TVM_RULE_NAME_MAX];
     const tvm_layout *c = tvm_rule_layout(rule, C);
     bool is_b = tvm_rule_slot(rule, B)->kind == TVM_SLOT_REGISTER;
-    unsigned entry = is_b ? B : A, rank = c->rank;
+    unsigned entry = is_b ? B : A;
     if (tvm_rule_slot(rule, entry)->kind != TVM_SLOT_REGISTER) return TVM_OK;
     const tvm_layout *layout = tvm_rule_layout(rule, entry);
     tvm_rule_name(rule, entry, operand);
     tvm_rule_name(rule, C, name_c);
-    if (layout->rank != rank)
-        return tvm_refuse(rule->why, "%s has shape %s, expected rank %u as %s", operand,
-                          TVM_SHAPE_TEXT(layout->rank, layout->shape), rank, name_c);
-    if (!is_b || layout->shape[rank - 1] == c->shape[rank - 1]) return TVM_OK;
+    unsigned rank = layout->rank;
+    uint32_t columns = c->shape[c->rank - 1];
+    if (rank < 2 || rank > c->rank)
+        return tvm_refuse(rule->why,
+                          "%s has shape %s, expected rank %u as %s, or less for a batch that shares it",
+                          operand, TVM_SHAPE_TEXT(rank, layout->shape), c->rank, name_c);
+    if (!is_b || layout->shape[rank - 1] == columns) return TVM_OK;
     return tvm_refuse(rule->why, "%s has shape %s, expected k x %u as %s has %u columns", operand,
-                      TVM_SHAPE_TEXT(rank, layout->shape), c->shape[rank - 1], name_c, c->shape[rank - 1]);
+                      TVM_SHAPE_TEXT(rank, layout->shape), columns, name_c, columns);
 }
 
 /* Whether the entry is a shared tile decides which words go with it. */
@@ -114,7 +122,7 @@ static tvm_status check_source(const tvm_rule *rule, const tvm_mma *mma, bool a,
     }
     tvm_status status = tvm_rule_tile(rule, entry, source->tile_rank, source->tile);
     if (status != TVM_OK) return status;
-    if (tvm_mma_fragments(mma->types->atoms, c, a, mma->k, layout, &why) != TVM_OK)
+    if (tvm_mma_fragments(mma->types->atoms, c, a, source->rank, source->shape, layout, &why) != TVM_OK)
         return tvm_refuse(rule->why, "%s", why.text);
     return TVM_OK;
 }

@@ -115,6 +115,7 @@ START_TEST(test_language_needed) {
                     {"%r = add %column, %row", 2},
                     {"%d = mma %x, %y, %z", 1},
                     {"%d = mma %x, %s, %z", 2},
+                    {"%c = alloc-register f32[1, 16, 8], unsqueeze(mma.m16n8k16.C, 0)\n%d = mma %x, %y, %c", 7},
                     {"%r = neg %a\nif n > 1\n%t = abs %a\nend", 2}};
     for (size_t i = 0; i < sizeof programs / sizeof programs[0]; i++) {
         char text[1024];

@@ -22,8 +22,8 @@ static tvm_status find_slot(kernel_state *k, mma_operands *o, bool a, uint32_t b
     tvm_why why = {""};
     *slot = source->slot;
     if (!source->is_shared) return TVM_OK;
-    tvm_status status =
-        tvm_mma_fragments(o->mma.types->atoms, tvm_slot_layout(k, o->mma.c), a, o->mma.k, &fragments, &why);
+    tvm_status status = tvm_mma_fragments(o->mma.types->atoms, tvm_slot_layout(k, o->mma.c), a, source->rank,
+                                          source->shape, &fragments, &why);
     if (status == TVM_OK)
         status = tvm_mma_tile_layout(&o->mma, a, &fragments, a ? &o->tile_a : &o->tile_b, &why);
     if (status != TVM_OK) return tvm_diag_add(k->diags, TVM_INVALID, NULL, NULL, "mma: %s", why.text);

@@ -69,8 +69,8 @@ tvm_status tvm_plan_MMA(tvm_interp_kernel *k, interp_insn *insn, tvm_diags *diag
     tvm_mma *mma = &plan->mma;
     tvm_mma_read(k->program, k->kernel, insn->operands, insn->source->count, mma);
     plan_types(plan);
-    size_t scratch = 0, size_a = (size_t)mma->batch * mma->m * mma->k,
-           size_b = (size_t)mma->batch * mma->k * mma->n;
+    size_t scratch = 0, size_a = (size_t)tvm_mma_matrices(&mma->a) * mma->m * mma->k,
+           size_b = (size_t)tvm_mma_matrices(&mma->b) * mma->k * mma->n;
     take_place(&scratch, tvm_interp_mma_scratch(mma->m, mma->k));
     plan_operand(k, insn, &mma->a, mma->types->a, size_a, &scratch, &plan->a);
     plan_operand(k, insn, &mma->b, mma->types->b, size_b, &scratch, &plan->b);
@@ -85,12 +85,12 @@ tvm_status tvm_plan_MMA(tvm_interp_kernel *k, interp_insn *insn, tvm_diags *diag
 /* ---- operands ---- */
 
 #define GATHER(type)                                                                                         \
-    static void gather_##type(void *target, const void *tile, const tvm_mma *mma, uint32_t batch_stride,     \
+    static void gather_##type(void *target, const void *tile, uint32_t matrices, uint32_t batch_stride,      \
                               uint32_t rows, uint32_t row_stride, uint32_t columns,                          \
                               uint32_t column_stride) {                                                      \
         type *to = target;                                                                                   \
         const type *from = tile;                                                                             \
-        for (uint32_t i = 0; i < mma->batch; i++)                                                            \
+        for (uint32_t i = 0; i < matrices; i++)                                                              \
             for (uint32_t r = 0; r < rows; r++)                                                              \
                 for (uint32_t c = 0; c < columns; c++)                                                       \
                     *to++ = from[i * batch_stride + r * row_stride + c * column_stride];                     \
@@ -101,12 +101,13 @@ GATHER(uint32_t)
 GATHER(uint64_t)
 
 /* Row-major matrices of rows x columns elements that are these steps apart in the tile. */
-static void gather(void *to, const void *tile, unsigned bytes, const tvm_mma *mma, uint32_t batch_stride,
+static void gather(void *to, const void *tile, unsigned bytes, uint32_t matrices, uint32_t batch_stride,
                    uint32_t rows, uint32_t row_stride, uint32_t columns, uint32_t column_stride) {
     (bytes == 1   ? gather_uint8_t
      : bytes == 2 ? gather_uint16_t
-     : bytes == 4 ? gather_uint32_t
-                  : gather_uint64_t)(to, tile, mma, batch_stride, rows, row_stride, columns, column_stride);
+     : bytes == 4
+         ? gather_uint32_t
+         : gather_uint64_t)(to, tile, matrices, batch_stride, rows, row_stride, columns, column_stride);
 }
 
 /* Of codes of tf32, f8_e4m3 or f8_e5m2. */
@@ -131,19 +132,20 @@ static tvm_status read_operand(interp_context *context, const interp_insn *insn,
     const mma_operand *operand = is_a ? &plan->a : &plan->b;
     const interp_block *block = context->block;
     uint32_t rows = is_a ? mma->m : mma->k, columns = is_a ? mma->k : mma->n;
+    uint32_t matrices = tvm_mma_matrices(source);
     *out = interp_tensor(block, operand->slot);
     if (source->is_shared) {
         void *tile = block->scratch + operand->loaded, *to = block->scratch + operand->gathered;
         tvm_status status = tvm_interp_load_tile(context, insn, &operand->tile, tile);
         if (status != TVM_OK) return status;
-        gather(to, tile, operand->bytes, mma, source->batch_stride, rows,
+        gather(to, tile, operand->bytes, matrices, source->batch_stride, rows,
                is_a ? source->other_stride : source->k_stride, columns,
                is_a ? source->k_stride : source->other_stride);
         *out = to;
     }
     if (!plan->as_floats) return TVM_OK;
     float *floats = (float *)(void *)(block->scratch + operand->floats);
-    to_floats(plan, operand, *out, (size_t)mma->batch * rows * columns, floats);
+    to_floats(plan, operand, *out, (size_t)matrices * rows * columns, floats);
     *out = floats;
     return TVM_OK;
 }
@@ -222,7 +224,8 @@ tvm_status tvm_interp_MMA(interp_context *context, const interp_insn *insn) {
            size_c = (size_t)mma->m * mma->n * tvm_dtype_container(mma->types->c);
     if (result != c) memcpy(result, c, mma->batch * size_c);
     for (uint32_t i = 0; i < mma->batch; i++)
-        add_products(plan, (const uint8_t *)a + i * size_a, (const uint8_t *)b + i * size_b,
-                     result + i * size_c, block->scratch);
+        add_products(plan, (const uint8_t *)a + tvm_mma_matrix(mma, &mma->a, i) * size_a,
+                     (const uint8_t *)b + tvm_mma_matrix(mma, &mma->b, i) * size_b, result + i * size_c,
+                     block->scratch);
     return TVM_OK;
 }
