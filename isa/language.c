@@ -1,6 +1,7 @@
 #include "language.h"
 
 #include "mma.h"
+#include "shared_view.h"
 
 #include <string.h>
 
@@ -73,6 +74,8 @@ static void need_insn(const tvm_ir_program *program, const tvm_ir_kernel *kernel
     need(version, info->since);
     if (insn->op == TVM_OP_MMA)
         need(version, tvm_mma_since(program, kernel, tvm_operands(kernel, insn), insn->count));
+    if (insn->op == TVM_OP_VIEW_SHARED && tvm_shared_view_joins(program, kernel, insn->result))
+        need(version, TVM_LANGUAGE_OF_JOINTS);
     if (insn->op == TVM_OP_MMA &&
         tvm_mma_broadcasts(program, kernel, tvm_operands(kernel, insn), insn->count))
         need(version, TVM_LANGUAGE_OF_BROADCASTS);

@@ -26,13 +26,40 @@ static tvm_status add(pieces *to, piece one, tvm_why *why) {
     return TVM_OK;
 }
 
-/* The elements [at, at + extent) of a dimension: where they begin is added to *base. */
-static tvm_status slice(const tvm_shared_layout *layout, unsigned dim, uint32_t at, uint32_t extent,
-                        uint32_t step, uint32_t *base, pieces *out, tvm_why *why) {
-    uint32_t inner = layout->shape[dim];
-    for (unsigned m = 0; m < layout->modes; m++) {
-        if (layout->mode_dim[m] != dim) continue;
-        inner /= layout->mode_size[m];
+static tvm_status refuse_parts(tvm_why *why) {
+    return tvm_refuse(why, "a dimension joins others in parts that its layout does not have");
+}
+
+/* A whole dimension: what is even in its memory and among the elements of the root. */
+static tvm_status refine(const tvm_shared_layout *layout, unsigned dim, const tvm_shared_digits *digits,
+                         pieces *out, tvm_why *why) {
+    pieces reversed = {.count = 0};
+    unsigned m = layout->modes, digit = digits->count;
+    uint32_t in_mode = 1, in_digit = 1, stride = 0, step = 0;
+    for (uint32_t left = layout->shape[dim]; left > 1;) {
+        while (in_mode == 1 && m-- > 0)
+            if (layout->mode_dim[m] == dim) in_mode = layout->mode_size[m], stride = layout->mode_stride[m];
+        while (in_digit == 1 && digit-- > 0) in_digit = digits->size[digit], step = digits->step[digit];
+        uint32_t size = in_mode < in_digit ? in_mode : in_digit;
+        if (size < 2 || in_mode % size != 0 || in_digit % size != 0) return refuse_parts(why);
+        tvm_status status = add(&reversed, (piece){size, stride, step}, why);
+        if (status != TVM_OK) return status;
+        in_mode /= size, in_digit /= size, left /= size;
+        stride *= size, step *= size;
+    }
+    out->count = 0;
+    for (unsigned i = reversed.count; i-- > 0;) out->list[out->count++] = reversed.list[i];
+    return TVM_OK;
+}
+
+/* The elements [at, at + extent) of a dimension: where they begin is added to *base, in memory, and to
+ * *first, among the elements of the root. */
+static tvm_status slice(const pieces *whole, unsigned dim, uint32_t at, uint32_t extent, uint32_t shape,
+                        uint32_t *base, uint32_t *first, pieces *out, tvm_why *why) {
+    uint32_t inner = shape;
+    for (unsigned m = 0; m < whole->count; m++) {
+        const piece *of = &whole->list[m];
+        inner /= of->size;
         bool cut = extent >= inner ? at % inner != 0 || extent % inner != 0
                                    : at / inner != (at + extent - 1) / inner;
         if (cut)
@@ -40,10 +67,10 @@ static tvm_status slice(const tvm_shared_layout *layout, unsigned dim, uint32_t 
                 why,
                 "dimension %u lies in memory in runs of %u elements: expected whole ones, or a part of one",
                 dim, inner);
-        *base += at / inner * layout->mode_stride[m];
-        tvm_status status = extent >= inner
-                                ? add(out, (piece){extent / inner, layout->mode_stride[m], step * inner}, why)
-                                : TVM_OK;
+        *base += at / inner * of->stride;
+        *first += at / inner * of->step;
+        tvm_status status =
+            extent >= inner ? add(out, (piece){extent / inner, of->stride, of->step}, why) : TVM_OK;
         if (status != TVM_OK) return status;
         if (extent > inner) extent = inner;
         at = at % inner;
@@ -71,9 +98,6 @@ static tvm_status take(pieces *from, uint32_t extent, pieces *out, tvm_why *why)
     }
     out->count = 0;
     for (unsigned i = reversed.count; i-- > 0;) out->list[out->count++] = reversed.list[i];
-    for (unsigned i = 1; i < out->count; i++)
-        if (out->list[i - 1].step != out->list[i].size * out->list[i].step)
-            return tvm_refuse(why, "an extent of the shape joins dimensions that are no neighbours");
     return TVM_OK;
 }
 
@@ -108,12 +132,24 @@ static tvm_status reshape(maker *m, unsigned rank, const tvm_operand *shape) {
     return status;
 }
 
+/* One digit for each run of pieces that are even steps. */
+static void count_digits(const pieces *of, tvm_shared_digits *digits) {
+    digits->count = 0;
+    for (unsigned i = 0; i < of->count; i++) {
+        const piece *one = &of->list[i];
+        bool goes_on = i > 0 && of->list[i - 1].step == one->size * one->step;
+        unsigned at = goes_on ? digits->count - 1 : digits->count++;
+        digits->size[at] = goes_on ? digits->size[at] * one->size : one->size;
+        digits->step[at] = one->step;
+    }
+}
+
 static tvm_status finish(maker *m) {
     uint32_t size[TVM_MAX_MODES], stride[TVM_MAX_MODES];
     unsigned modes = 0;
     for (unsigned d = 0; d < m->rank; d++) {
         const pieces *of = &m->dims[d];
-        m->view->step[d] = of->count > 0 ? of->list[of->count - 1].step : 0;
+        count_digits(of, &m->view->digits[d]);
         for (unsigned i = 0; i < of->count; i++, modes++) {
             if (modes == TVM_MAX_MODES)
                 return tvm_refuse(m->why, "its layout has more than %d modes", TVM_MAX_MODES);
@@ -125,7 +161,7 @@ static tvm_status finish(maker *m) {
 }
 
 static tvm_status make(const tvm_ir_program *program, const tvm_ir_kernel *kernel,
-                       const tvm_operand *operands, const uint32_t *step, tvm_shared_view *view,
+                       const tvm_operand *operands, const tvm_shared_digits *digits, tvm_shared_view *view,
                        tvm_why *why) {
     const tvm_slot *source = &kernel->slots[operands->value];
     maker m = {.of = &program->shared_layouts[source->layout], .view = view, .why = why};
@@ -162,8 +198,10 @@ static tvm_status make(const tvm_ir_program *program, const tvm_ir_kernel *kerne
             return tvm_refuse(why, "%u elements at index %lld are not inside dimension %u of extent %u",
                               extent, (long long)at->value.i, b, m.of->shape[b]);
         uint32_t first = (uint32_t)at->value.i;
-        view->first += first * step[b];
-        tvm_status status = slice(m.of, b, first, extent, step[b], &view->base, out, why);
+        pieces whole = {.count = 0};
+        tvm_status status = refine(m.of, b, &digits[b], &whole, why);
+        if (status == TVM_OK)
+            status = slice(&whole, b, first, extent, m.of->shape[b], &view->base, &view->first, out, why);
         if (status != TVM_OK) return status;
     }
     tvm_status status = shape->kind == TVM_OPERAND_NONE ? TVM_OK : reshape(&m, shape->value, shape + 1);
@@ -174,7 +212,7 @@ tvm_status tvm_shared_view_make(const tvm_ir_program *program, const tvm_ir_kern
                                 const tvm_operand *operands, tvm_shared_view *view, tvm_why *why) {
     tvm_shared_root root;
     tvm_shared_root_find(program, kernel, operands->value, &root);
-    tvm_status status = make(program, kernel, operands, root.step, view, why);
+    tvm_status status = make(program, kernel, operands, root.digits, view, why);
     view->first += root.first;
     return status;
 }
@@ -192,16 +230,39 @@ void tvm_shared_root_find(const tvm_ir_program *program, const tvm_ir_kernel *ke
     const tvm_shared_layout *layout = &program->shared_layouts[kernel->slots[slot].layout];
     uint32_t step = 1;
     *root = (tvm_shared_root){.slot = slot};
-    for (unsigned d = layout->rank; d-- > 0; step *= layout->shape[d]) root->step[d] = step;
+    for (unsigned d = layout->rank; d-- > 0; step *= layout->shape[d]) {
+        root->digits[d].count = 1;
+        root->digits[d].size[0] = layout->shape[d];
+        root->digits[d].step[0] = step;
+    }
     while (depth-- > 0) {
         tvm_shared_view view;
-        if (make(program, kernel, tvm_operands(kernel, &kernel->insns[way[depth]]), root->step, &view,
+        if (make(program, kernel, tvm_operands(kernel, &kernel->insns[way[depth]]), root->digits, &view,
                  NULL) != TVM_OK)
             return; /* which the verifier refuses */
         root->base += view.base;
         root->first += view.first;
-        memcpy(root->step, view.step, sizeof root->step);
+        memcpy(root->digits, view.digits, sizeof root->digits);
     }
+}
+
+uint32_t tvm_shared_digits_at(const tvm_shared_digits *digits, uint32_t at) {
+    uint32_t place = 0;
+    for (unsigned i = digits->count; i-- > 0; at /= digits->size[i])
+        place += (i > 0 ? at % digits->size[i] : at) * digits->step[i];
+    return place;
+}
+
+bool tvm_shared_digits_split(const tvm_shared_digits *digits, unsigned rank) {
+    bool split = false;
+    for (unsigned d = 0; d < rank; d++) split = split || digits[d].count > 1;
+    return split;
+}
+
+bool tvm_shared_view_joins(const tvm_ir_program *program, const tvm_ir_kernel *kernel, uint32_t slot) {
+    tvm_shared_root root;
+    tvm_shared_root_find(program, kernel, slot, &root);
+    return tvm_shared_digits_split(root.digits, tvm_slot_rank(program, &kernel->slots[slot]));
 }
 
 bool tvm_shared_alias(const tvm_ir_kernel *kernel, uint32_t a, uint32_t b) {

@@ -3,6 +3,7 @@
 #define TVM_ISA_PROVE_PROVE_IMPL_H
 
 #include "prove.h"
+#include "shared_view.h"
 
 enum {
     PROVE_CONTEXTS = TVM_MAX_TEAMS + 1, /* 0: the block's own; then the teams of its roles */
@@ -67,7 +68,8 @@ typedef struct prove_site {
     unsigned rank;
     const tvm_operand *indices;
     uint32_t extent[TVM_MAX_RANK], shape[TVM_MAX_RANK];
-    uint32_t first, step[TVM_MAX_RANK]; /* in the root's elements */
+    uint32_t first; /* in the root's elements */
+    tvm_shared_digits digits[TVM_MAX_RANK];
     uint16_t *threads, *warps; /* by element of the tile, made when needed: who has it, or PROVE_SEVERAL */
 } prove_site;
 enum { PROVE_SEVERAL = UINT16_MAX };

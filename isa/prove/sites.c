@@ -28,7 +28,7 @@ static prove_site *add_site(prover *p, uint32_t insn, const tvm_operand *tensor,
     site->root = root.slot;
     site->first = root.first;
     site->rank = tvm_slot_rank(p->program, slot_of(p, site->slot));
-    memcpy(site->step, root.step, sizeof site->step);
+    memcpy(site->digits, root.digits, sizeof site->digits);
     memcpy(site->shape, tvm_slot_shape(p->program, slot_of(p, site->slot)), site->rank * sizeof *site->shape);
     site->indices = tensor + 1;
     return site;
@@ -311,14 +311,27 @@ static bool is_exact(int32_t low) {
     return low != PROVE_UNKNOWN && low != PROVE_ALIGNED;
 }
 
+static bool is_split(const prove_site *site, unsigned d) {
+    return site->digits[d].count > 1;
+}
+
+/* How far an element of dimension d may be from the first one. */
+static uint64_t most(const prove_site *site, unsigned d) {
+    const tvm_shared_digits *digits = &site->digits[d];
+    uint64_t far = 0;
+    for (unsigned i = 0; i < digits->count; i++) far += (uint64_t)(digits->size[i] - 1) * digits->step[i];
+    return far;
+}
+
 /* Among the root's elements, from the first to the last. */
 static void span(const prove_site *site, const prove_place *place, uint64_t *low, uint64_t *high) {
     *low = *high = site->first;
     for (unsigned d = 0; d < site->rank; d++) {
-        bool known = is_exact(place->low[d]);
+        bool known = is_exact(place->low[d]) && !is_split(site, d);
         uint64_t from = known ? (uint64_t)place->low[d] : 0, count = known ? site->extent[d] : site->shape[d];
-        *low += from * site->step[d];
-        *high += (from + count - 1) * site->step[d];
+        *low += is_split(site, d) ? 0 : tvm_shared_digits_at(&site->digits[d], (uint32_t)from);
+        *high += is_split(site, d) ? most(site, d)
+                                   : tvm_shared_digits_at(&site->digits[d], (uint32_t)(from + count - 1));
     }
 }
 
@@ -450,7 +463,8 @@ static bool compare(prover *p, prove_site *a, prove_site *b, const int64_t *dist
 /* The number of element e of the tile among the root's elements, that of the place's first one left out. */
 static uint32_t root_element(const prove_site *site, uint32_t e) {
     uint32_t at = 0;
-    for (unsigned d = site->rank; d-- > 0; e /= site->extent[d]) at += e % site->extent[d] * site->step[d];
+    for (unsigned d = site->rank; d-- > 0; e /= site->extent[d])
+        at += tvm_shared_digits_at(&site->digits[d], e % site->extent[d]);
     return at;
 }
 
@@ -458,7 +472,8 @@ static uint32_t root_element(const prove_site *site, uint32_t e) {
 static bool compare_views(prover *p, prove_site *a, prove_site *b, int64_t distance, bool warps) {
     uint32_t size = 0, count = elements_of(a);
     if (!find_holders(p, a) || !find_holders(p, b)) return true;
-    for (unsigned d = 0; d < a->rank; d++) size += (a->extent[d] - 1) * a->step[d];
+    for (unsigned d = 0; d < a->rank; d++)
+        size += is_split(a, d) ? (uint32_t)most(a, d) : tvm_shared_digits_at(&a->digits[d], a->extent[d] - 1);
     uint16_t *who = malloc((size + (size_t)1) * sizeof *who);
     bool found = false;
     if (!who) {
@@ -479,6 +494,14 @@ static bool compare_views(prover *p, prove_site *a, prove_site *b, int64_t dista
     return found;
 }
 
+/* What the place's index along dimension d adds; false: it is not known, or the elements behind it are not as
+ * those behind the first. */
+static bool add_index(const prove_site *site, const prove_place *place, unsigned d, int64_t *sum) {
+    if (!is_exact(place->low[d]) || (is_split(site, d) && place->low[d] != 0)) return false;
+    *sum += tvm_shared_digits_at(&site->digits[d], (uint32_t)place->low[d]);
+    return true;
+}
+
 /* How far the second place is behind the first, along each dimension; among the root's elements, where they
  * are of different views. Indices that are not known but are multiples of one extent are those of one place,
  * or of places that have no element in common. False: it is not known. */
@@ -494,14 +517,12 @@ static bool find_distance(const prover *p, const prove_place *x, const prove_pla
         if (!exact && !aligned) return false;
         distance[d] = exact ? (int64_t)y->low[d] - x->low[d] : 0;
     }
-    for (unsigned d = 0; d < s->rank && !one; d++) {
-        if (!is_exact(x->low[d])) return false;
-        distance[0] -= (int64_t)x->low[d] * s->step[d];
-    }
-    for (unsigned d = 0; d < t->rank && !one; d++) {
-        if (!is_exact(y->low[d])) return false;
-        distance[0] += (int64_t)y->low[d] * t->step[d];
-    }
+    int64_t before = 0, behind = 0;
+    for (unsigned d = 0; d < s->rank && !one; d++)
+        if (!add_index(s, x, d, &before)) return false;
+    for (unsigned d = 0; d < t->rank && !one; d++)
+        if (!add_index(t, y, d, &behind)) return false;
+    distance[0] += behind - before;
     return true;
 }
 

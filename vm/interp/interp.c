@@ -2,6 +2,7 @@
 #include "shared_view.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* A family without functions of these names does not link. */
 static const struct {
@@ -24,8 +25,8 @@ static uint32_t slot_extent(const tvm_ir_program *program, const tvm_slot *slot)
     return extent;
 }
 
-/* Gives every register and shared tensor its place, and every mbarrier its number. */
-static void place_tensors(tvm_interp_kernel *k) {
+/* Gives every register and shared tensor its place, and every mbarrier its number. False: no memory. */
+static bool place_tensors(tvm_interp_kernel *k) {
     size_t shared = 0, registers = 0;
     for (uint32_t s = 0; s < k->kernel->slot_count; s++) {
         const tvm_slot *slot = interp_slot(k, s);
@@ -47,9 +48,14 @@ static void place_tensors(tvm_interp_kernel *k) {
         tvm_shared_root_find(k->program, k->kernel, s, &root);
         k->offsets[s] =
             k->offsets[root.slot] + (size_t)root.first * tvm_dtype_container(interp_slot(k, s)->dtype);
+        if (!tvm_shared_digits_split(root.digits, tvm_slot_rank(k->program, interp_slot(k, s)))) continue;
+        k->split[s] = malloc(sizeof root.digits);
+        if (!k->split[s]) return false;
+        memcpy(k->split[s], root.digits, sizeof root.digits);
     }
     k->memory_bytes = shared;
     k->register_bytes = registers;
+    return true;
 }
 
 static void number_globals(tvm_interp_kernel *k) {
@@ -86,12 +92,12 @@ tvm_status tvm_interp_prepare(const tvm_ir_program *program, const tvm_ir_kernel
     k->insns = calloc((size_t)kernel->insn_count + 1, sizeof *k->insns);
     k->offsets = calloc((size_t)kernel->slot_count + 1, sizeof *k->offsets);
     k->extents = calloc((size_t)kernel->slot_count + 1, sizeof *k->extents);
+    k->split = calloc((size_t)kernel->slot_count + 1, sizeof *k->split);
     k->globals = calloc((size_t)kernel->slot_count + 1, sizeof *k->globals);
     tvm_status status = TVM_OK;
-    if (!k->insns || !k->offsets || !k->extents || !k->globals) {
+    if (!k->insns || !k->offsets || !k->extents || !k->globals || !k->split || !place_tensors(k)) {
         status = tvm_diag_no_memory(diags);
     } else {
-        place_tensors(k);
         number_globals(k);
         status = plan_insns(k, diags);
     }
@@ -111,5 +117,7 @@ void tvm_interp_free(tvm_interp_kernel *kernel) {
     free(kernel->offsets);
     free(kernel->extents);
     free(kernel->globals);
+    for (uint32_t s = 0; kernel->split && s < kernel->kernel->slot_count; s++) free(kernel->split[s]);
+    free(kernel->split);
     free(kernel);
 }

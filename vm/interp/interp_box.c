@@ -20,7 +20,10 @@ unsigned tvm_interp_slot_shape(const tvm_interp_kernel *k, uint32_t slot, int64_
 void tvm_interp_shared_steps(const tvm_interp_kernel *k, uint32_t slot, int64_t stride[TVM_MAX_RANK]) {
     tvm_shared_root root;
     tvm_shared_root_find(k->program, k->kernel, slot, &root);
-    for (unsigned d = 0; d < tvm_slot_rank(k->program, interp_slot(k, slot)); d++) stride[d] = root.step[d];
+    for (unsigned d = 0; d < tvm_slot_rank(k->program, interp_slot(k, slot)); d++) {
+        const tvm_shared_digits *digits = &root.digits[d];
+        stride[d] = digits->count == 1 ? digits->step[0] : 0;
+    }
 }
 
 interp_box tvm_interp_box_make(unsigned rank, const int64_t *shape, const int64_t *stride,
@@ -48,6 +51,16 @@ interp_box tvm_interp_box_make(unsigned rank, const int64_t *shape, const int64_
     return b;
 }
 
+void tvm_interp_box_split(interp_box *b, const tvm_shared_digits *split, unsigned rank,
+                          const int64_t *start) {
+    if (!split) return;
+    unsigned lead = rank - b->rank;
+    b->split = split + lead;
+    memcpy(b->start, start + lead, b->rank * sizeof *start);
+    for (unsigned d = 0; d < lead; d++)
+        if (split[d].count > 1) b->base += tvm_shared_digits_at(&split[d], (uint32_t)start[d]);
+}
+
 uint64_t tvm_interp_box_inside(const interp_box *b) {
     uint64_t inside = b->inside;
     for (unsigned d = 0; d < b->rank && inside; d++) inside *= (uint64_t)(b->high[d] - b->low[d]);
@@ -56,6 +69,7 @@ uint64_t tvm_interp_box_inside(const interp_box *b) {
 
 /* Merges dimensions that are contiguous on both sides, for longer rows. */
 static void box_merge(interp_box *b) {
+    if (b->split) return;
     for (unsigned d = b->rank - 1; d > 0 && b->rank > 1; d--) {
         bool whole = b->low[d] == 0 && b->high[d] == b->extent[d];
         if (!whole || b->step[d - 1] != b->extent[d] * b->step[d] ||
@@ -131,6 +145,8 @@ static inline bool box_row(const interp_box *b, const int64_t *index, int64_t *e
     *place = 0;
     for (unsigned d = 0; d + 1 < b->rank; d++) {
         inside = inside && index[d] >= b->low[d] && index[d] < b->high[d];
+        if (inside && b->split && b->split[d].count > 1)
+            *element += tvm_shared_digits_at(&b->split[d], (uint32_t)(b->start[d] + index[d]));
         *element = (int64_t)((uint64_t)*element + (uint64_t)index[d] * (uint64_t)b->step[d]);
         *place += index[d] * b->dense[d];
     }
@@ -144,6 +160,44 @@ static inline bool box_next(const interp_box *b, int64_t *index) {
     return d > 0;
 }
 
+/* The run of even steps from index `at` of the last dimension on: its end, its step, and the element at `at`,
+ * of a row that begins at *element. */
+static inline int64_t box_run(const interp_box *b, int64_t at, int64_t *element, int64_t *step) {
+    unsigned last = b->rank - 1;
+    const tvm_shared_digits *digits = b->split ? &b->split[last] : NULL;
+    *step = b->step[last];
+    if (!digits || digits->count < 2) {
+        *element += at * *step;
+        return b->high[last];
+    }
+    int64_t place = b->start[last] + at, inner = digits->size[digits->count - 1];
+    *element += tvm_shared_digits_at(digits, (uint32_t)place);
+    *step = digits->step[digits->count - 1];
+    int64_t end = at + inner - place % inner;
+    return end < b->high[last] ? end : b->high[last];
+}
+
+/* The row in runs: of a view that joins dimensions. */
+static void move_runs(const interp_box *b, interp_direction way, interp_width w, uint8_t *container,
+                      int64_t element, uint8_t *dense) {
+    unsigned last = b->rank - 1;
+    if (way == INTERP_LOAD) {
+        fill(w, dense, b->low[last]);
+        fill(w, dense + (size_t)b->high[last] * w.bytes, b->extent[last] - b->high[last]);
+    }
+    for (int64_t at = b->low[last]; at < b->high[last];) {
+        int64_t first = element, step, end = box_run(b, at, &first, &step), count = end - at;
+        uint8_t *row = dense + (size_t)at * w.bytes;
+        if (way == INTERP_LOAD)
+            load_row(w, container, first, step, row, count, 0, count);
+        else if (way == INTERP_COMBINE)
+            combine_row(w, container, first, step, row, 0, count);
+        else
+            store_row(w, container, first, step, row, 0, count);
+        at = end;
+    }
+}
+
 /* One row of the last dimension after the other. */
 void tvm_interp_box_move(interp_box b, interp_direction way, interp_width w, uint8_t *container,
                          uint8_t *dense) {
@@ -153,7 +207,9 @@ void tvm_interp_box_move(interp_box b, interp_direction way, interp_width w, uin
     do {
         bool inside = box_row(&b, index, &element, &place);
         uint8_t *row = dense + (size_t)place * w.bytes;
-        if (inside && way == INTERP_LOAD)
+        if (inside && b.split)
+            move_runs(&b, way, w, container, element, row);
+        else if (inside && way == INTERP_LOAD)
             load_row(w, container, element, b.step[last], row, b.extent[last], b.low[last], b.high[last]);
         else if (inside && way == INTERP_COMBINE)
             combine_row(w, container, element, b.step[last], row, b.low[last], b.high[last]);
@@ -171,10 +227,13 @@ tvm_status tvm_interp_box_sanitize(interp_box b, interp_context *context, const 
     if (!tvm_sanitize_open(context, insn, access, &walk)) return walk.status;
     box_merge(&b);
     unsigned last = b.rank - 1;
-    do
-        if (box_row(&b, index, &element, &place))
-            tvm_sanitize_row(&walk, element + b.low[last] * b.step[last], b.step[last], place + b.low[last],
-                             b.high[last] - b.low[last]);
-    while (box_next(&b, index));
+    do {
+        bool inside = box_row(&b, index, &element, &place);
+        for (int64_t at = b.low[last]; inside && at < b.high[last];) {
+            int64_t first = element, step, end = box_run(&b, at, &first, &step);
+            tvm_sanitize_row(&walk, first, step, place + at, end - at);
+            at = end;
+        }
+    } while (box_next(&b, index));
     return walk.status;
 }

@@ -4,6 +4,7 @@
 
 #include "interp_loops.h"
 #include "sanitize.h"
+#include "shared_view.h"
 
 /* Dimension by dimension, the part [low, high) of the tile that lies inside the container, and the steps, in
  * elements, of the container and of the dense side. */
@@ -13,6 +14,10 @@ typedef struct interp_box {
     int64_t base; /* the container's element at tile index 0; may itself be outside */
     int64_t extent[TVM_MAX_RANK], low[TVM_MAX_RANK], high[TVM_MAX_RANK];
     int64_t step[TVM_MAX_RANK], dense[TVM_MAX_RANK];
+    /* Of a view that joins dimensions: those of the tile, and where it starts; NULL: steps are all there is.
+     */
+    const tvm_shared_digits *split;
+    int64_t start[TVM_MAX_RANK];
 } interp_box;
 
 /* Bits of an element in the container and bytes of one on the dense side. */
@@ -35,6 +40,14 @@ typedef enum interp_direction { INTERP_LOAD, INTERP_STORE, INTERP_COMBINE } inte
 interp_box tvm_interp_box_make(unsigned rank, const int64_t *shape, const int64_t *stride,
                                const int64_t *start, unsigned tile_rank, const int64_t *tile,
                                const int64_t *dense);
+/* Adds the dimensions of a container that is a view with `split` ones, of which the strides were 0. split: of
+ * all dimensions, or NULL. */
+void tvm_interp_box_split(interp_box *b, const tvm_shared_digits *split, unsigned rank, const int64_t *start);
+/* What index `at` inside of dimension d adds to an element's place. split: of all dimensions, or NULL. */
+static inline int64_t tvm_interp_step(const tvm_shared_digits *split, unsigned d, int64_t at,
+                                      int64_t stride) {
+    return split && split[d].count > 1 ? tvm_shared_digits_at(&split[d], (uint32_t)at) : at * stride;
+}
 /* Elements of the tile that lie inside of the container. */
 uint64_t tvm_interp_box_inside(const interp_box *b);
 /* Moves a tile between a container and the dense side. On a load what is outside becomes the fill, on a
@@ -49,7 +62,8 @@ tvm_status tvm_interp_box_sanitize(interp_box b, interp_context *context, const 
 void tvm_interp_row_major(unsigned rank, const int64_t *shape, int64_t *stride);
 /* Extents of a shared or register tensor; returns its rank. */
 unsigned tvm_interp_slot_shape(const tvm_interp_kernel *k, uint32_t slot, int64_t shape[TVM_MAX_RANK]);
-/* Steps of a shared tensor: of a view among the elements of what alloc-shared made. */
+/* Steps of a shared tensor: of a view among the elements of what alloc-shared made. 0 along a dimension that
+ * has several: k->split. */
 void tvm_interp_shared_steps(const tvm_interp_kernel *k, uint32_t slot, int64_t stride[TVM_MAX_RANK]);
 
 #endif

@@ -12,6 +12,7 @@ typedef struct copy_plan {
     uint8_t target_rank, source_rank, tile_rank;
     interp_width width;
     int64_t target_shape[TVM_MAX_RANK], target_step[TVM_MAX_RANK];
+    const tvm_shared_digits *target_split;
     int64_t tile[TVM_MAX_RANK];
 } copy_plan;
 
@@ -37,6 +38,7 @@ static tvm_status plan_copy(tvm_interp_kernel *k, interp_insn *insn, uint32_t sh
     for (unsigned d = 0; d < plan->tile_rank; d++) plan->tile[d] = tile[1 + d].value;
     plan->width = interp_width_of(interp_slot(k, plan->source)->dtype);
     tvm_interp_shared_steps(k, plan->target, plan->target_step);
+    plan->target_split = k->split[plan->target];
     size_t bytes = plan->width.bytes;
     for (unsigned d = 0; d < plan->tile_rank; d++) bytes *= (size_t)plan->tile[d];
     if (interp_slot(k, plan->target)->view) tvm_interp_need_scratch(k, bytes);
@@ -138,6 +140,14 @@ static void count_copy(const interp_block *block, const copy_plan *plan, const i
     if (plan->width.combine) interp_count(block, false, true, inside, plan->width.bits);
 }
 
+static interp_box target_box(const interp_copy *copy, const int64_t *dense) {
+    const copy_plan *plan = copy->insn->plan;
+    interp_box box = tvm_interp_box_make(plan->target_rank, plan->target_shape, plan->target_step,
+                                         copy->target, plan->tile_rank, plan->tile, dense);
+    tvm_interp_box_split(&box, plan->target_split, plan->target_rank, copy->target);
+    return box;
+}
+
 /* Through the scratch memory, where neighbours of the shared tile's last dimension are apart. */
 static void perform_apart(const interp_block *block, const interp_copy *copy, interp_direction way) {
     const copy_plan *plan = copy->insn->plan;
@@ -146,8 +156,7 @@ static void perform_apart(const interp_block *block, const interp_copy *copy, in
     tvm_interp_row_major(plan->tile_rank, plan->tile, dense);
     const interp_box far = tvm_interp_box_make(plan->source_rank, global->shape, global->stride, copy->source,
                                                plan->tile_rank, plan->tile, dense);
-    const interp_box near = tvm_interp_box_make(plan->target_rank, plan->target_shape, plan->target_step,
-                                                copy->target, plan->tile_rank, plan->tile, dense);
+    const interp_box near = target_box(copy, dense);
     uint8_t *shared = interp_tensor(block, plan->target);
     bool is_load = way == INTERP_LOAD;
     count_copy(block, plan, &far, is_load);
@@ -158,7 +167,7 @@ static void perform_apart(const interp_block *block, const interp_copy *copy, in
 
 static bool has_rows(const copy_plan *plan) {
     unsigned last = plan->target_rank - 1u;
-    return plan->target_step[last] == 1 || plan->target_shape[last] == 1;
+    return !plan->target_split && (plan->target_step[last] == 1 || plan->target_shape[last] == 1);
 }
 
 static void perform(const interp_block *block, const interp_copy *copy, interp_direction way) {
@@ -204,10 +213,7 @@ tvm_status tvm_interp_sanitize_tile(interp_context *context, const interp_copy *
     shared.tensor = TVM_NONE;
     shared.tile = plan->tile;
     shared.tile_rank = plan->tile_rank;
-    return tvm_interp_box_sanitize(tvm_interp_box_make(plan->target_rank, plan->target_shape,
-                                                       plan->target_step, copy->target, plan->tile_rank,
-                                                       plan->tile, dense),
-                                   context, copy->insn, &shared);
+    return tvm_interp_box_sanitize(target_box(copy, dense), context, copy->insn, &shared);
 }
 
 tvm_status tvm_interp_sanitize_copy(interp_context *context, const interp_copy *copy, sanitize_access shared,

@@ -8,6 +8,7 @@ typedef struct side {
     uint32_t slot, first; /* the operand where it stands */
     uint8_t rank;
     int64_t shape[TVM_MAX_RANK], step[TVM_MAX_RANK];
+    const tvm_shared_digits *split;
 } side;
 
 typedef struct cluster_copy_plan {
@@ -24,6 +25,7 @@ static uint32_t plan_side(const tvm_interp_kernel *k, const interp_insn *insn, u
     out->first = first;
     out->rank = (uint8_t)tvm_interp_slot_shape(k, out->slot, out->shape);
     tvm_interp_shared_steps(k, out->slot, out->step);
+    out->split = k->split[out->slot];
     return first + 1 + out->rank;
 }
 
@@ -46,7 +48,10 @@ tvm_status tvm_plan_COPY_CLUSTER(tvm_interp_kernel *k, interp_insn *insn, tvm_di
 }
 
 static interp_box box_of(const cluster_copy_plan *plan, const side *of, const int64_t *at) {
-    return tvm_interp_box_make(of->rank, of->shape, of->step, at, plan->tile_rank, plan->tile, plan->dense);
+    interp_box box =
+        tvm_interp_box_make(of->rank, of->shape, of->step, at, plan->tile_rank, plan->tile, plan->dense);
+    tvm_interp_box_split(&box, of->split, of->rank, at);
+    return box;
 }
 
 uint64_t tvm_interp_cluster_copy_bytes(const interp_copy *copy) {

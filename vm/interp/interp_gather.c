@@ -1,6 +1,7 @@
 /* Elements that are addressed one by one: gather and scatter by tensors of indices, masked loads and stores.
  */
 #include "interp_impl.h"
+#include "interp_box.h"
 #include "sanitize.h"
 
 #include <stdlib.h>
@@ -40,6 +41,7 @@ void tvm_interp_plan_places(const tvm_interp_kernel *k, const tvm_operand *opera
 /* The place of a tile's element: its offset in the memory, in elements; false: it is outside. */
 static bool locate(const interp_block *block, const interp_places *plan, const int64_t *shape,
                    const int64_t *stride, const int64_t *start, const uint32_t *coordinate, int64_t *offset) {
+    const tvm_shared_digits *split = block->kernel->split[plan->memory];
     *offset = 0;
     for (unsigned d = 0; d < plan->rank; d++) {
         const interp_place_index *index = &plan->index[d];
@@ -57,7 +59,7 @@ static bool locate(const interp_block *block, const interp_places *plan, const i
             if (__builtin_add_overflow(at, (int64_t)along, &at)) return false;
         }
         if (at < 0 || at >= shape[d]) return false;
-        *offset += at * stride[d];
+        *offset += tvm_interp_step(split, d, at, stride[d]);
     }
     return true;
 }
@@ -225,7 +227,7 @@ tvm_status tvm_interp_move_places(interp_context *context, const interp_insn *in
     dense registers = {interp_tensor(block, slot), tvm_dtype_container(type), type, 0, 0};
     tvm_status status = tvm_interp_code(context, insn, plan->fill, type, &registers.fill);
     if (status != TVM_OK) return status;
-    status = !interp_sanitized(context) && has_rows(plan)
+    status = !interp_sanitized(context) && !block->kernel->split[plan->memory] && has_rows(plan)
                  ? move_rows(context, insn, plan, &registers, is_load)
                  : tvm_interp_each_place(context, insn, plan, block, is_load ? load_element : store_element,
                                          &registers);

@@ -38,6 +38,9 @@ struct tvm_interp_kernel {
     const tvm_ir_program *program;
     const tvm_ir_kernel *kernel;
     interp_insn *insns;
+    /* Of each slot: the dimensions of a view of a shared tensor that joins some which are no neighbours;
+     * NULL: of all others. */
+    struct tvm_shared_digits **split;
     size_t *offsets;   /* of each slot's tensor in the shared or in the register tensors; of mbarriers, the
                           number of the first */
     uint32_t *extents; /* elements of each REGISTER and SHARED slot */

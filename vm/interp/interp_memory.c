@@ -125,6 +125,7 @@ typedef struct tile_plan {
     interp_width width;
     int64_t shape[TVM_MAX_RANK];  /* of a shared container */
     int64_t stride[TVM_MAX_RANK]; /* the same */
+    const tvm_shared_digits *split;
     int64_t tile[TVM_MAX_RANK], dense[TVM_MAX_RANK];
     bool masked;
     interp_places places;    /* of a tile with a mask */
@@ -145,6 +146,7 @@ static tvm_status plan_tile(tvm_interp_kernel *k, interp_insn *insn, uint32_t te
         plan->rank = (uint8_t)tvm_interp_slot_shape(k, plan->container, plan->shape);
     plan->tile_rank = (uint8_t)tvm_interp_slot_shape(k, tensor, plan->tile);
     if (container->kind != TVM_SLOT_GLOBAL) tvm_interp_shared_steps(k, plan->container, plan->stride);
+    plan->split = k->split[plan->container];
     tvm_interp_row_major(plan->tile_rank, plan->tile, plan->dense);
     plan->width = interp_width_of(container->dtype);
     plan->masked = mask < insn->source->count && insn->operands[mask].kind == TVM_OPERAND_SLOT;
@@ -375,6 +377,7 @@ tvm_status tvm_interp_move_tile(interp_context *context, const interp_insn *insn
     tvm_interp_row_major(tile->tile_rank, tile->tile, dense);
     interp_box where =
         tvm_interp_box_make(tile->rank, tile->shape, stride, start, tile->tile_rank, tile->tile, dense);
+    tvm_interp_box_split(&where, block->kernel->split[tile->slot], tile->rank, start);
     interp_width width = interp_width_of(interp_slot(block->kernel, tile->slot)->dtype);
     if (interp_sanitized(context)) {
         const sanitize_access access = {.owner = block,
@@ -405,6 +408,7 @@ static tvm_status move_shared(interp_context *context, const interp_insn *insn, 
         return tvm_interp_move_places(context, insn, &plan->places, plan->tensor, way == INTERP_LOAD);
     interp_box where = tvm_interp_box_make(plan->rank, plan->shape, plan->stride, start, plan->tile_rank,
                                            plan->tile, plan->dense);
+    tvm_interp_box_split(&where, plan->split, plan->rank, start);
     status = sanitize_tile(context, insn, where, way == INTERP_LOAD ? SANITIZE_READ : SANITIZE_WRITE);
     if (status != TVM_OK) return status;
     interp_count(block, true, way == INTERP_LOAD, tvm_interp_box_inside(&where), plan->width.bits);

@@ -1,5 +1,6 @@
 /* Scalars from tensors: load-scalar and scalar. */
 #include "interp_impl.h"
+#include "interp_box.h"
 #include "sanitize.h"
 
 #include <string.h>
@@ -22,7 +23,7 @@ static tvm_status find_element(interp_context *context, const interp_insn *insn,
     tvm_interp_strides(context, slot, stride);
     for (unsigned d = 0; d < rank && inside; d++) {
         inside = index[d] >= 0 && index[d] < shape[d];
-        if (inside) at += index[d] * stride[d];
+        if (inside) at += tvm_interp_step(k->split[slot], d, index[d], stride[d]);
     }
     if (inside && interp_sanitized(context)) {
         const sanitize_access access = {.owner = context->block, .memory = slot, .tensor = TVM_NONE};

@@ -1,5 +1,6 @@
 /* An access that nothing orders after an earlier one: its kind, the threads of both, and a hint. */
 #include "sanitize_impl.h"
+#include "shared_view.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -132,23 +133,50 @@ static void find_pair(const sanitizer *s, const san_event *past, uint16_t code, 
 
 /* ---- where ---- */
 
+/* The digit of an index with the largest step of those that are left. */
+typedef struct index_digit {
+    unsigned dim;
+    int64_t size, step, below; /* below: what a step of it is in the index */
+} index_digit;
+
+static unsigned index_digits(const sanitize_walk *walk, unsigned rank, const int64_t *shape,
+                             index_digit out[TVM_MAX_RANK + TVM_MAX_MODES]) {
+    const tvm_shared_digits *split = walk->sanitizer->kernel->split[walk->slot];
+    int64_t stride[TVM_MAX_RANK];
+    unsigned count = 0;
+    tvm_interp_strides(walk->context, walk->slot, stride);
+    for (unsigned d = 0; d < rank; d++) {
+        unsigned parts = split && split[d].count > 1 ? split[d].count : 1;
+        int64_t below = shape[d];
+        for (unsigned i = 0; i < parts && count < TVM_MAX_RANK + TVM_MAX_MODES; i++) {
+            index_digit *digit = &out[count++];
+            *digit = (index_digit){d, shape[d], stride[d], 1};
+            if (parts == 1) continue;
+            below /= split[d].size[i];
+            *digit = (index_digit){d, split[d].size[i], split[d].step[i], below};
+        }
+    }
+    return count;
+}
+
 /* "%s[3, 4]", the element of the slot that the cell belongs to. */
 static void name_element(const sanitize_walk *walk, uint64_t at, char out[96]) {
     const sanitizer *s = walk->sanitizer;
     const tvm_interp_kernel *k = s->kernel;
     int64_t element = (int64_t)((at - walk->first) * 8 * walk->region->granule / walk->bits);
-    int64_t shape[TVM_MAX_RANK], stride[TVM_MAX_RANK], index[TVM_MAX_RANK] = {0};
-    bool done[TVM_MAX_RANK] = {false};
+    int64_t shape[TVM_MAX_RANK], index[TVM_MAX_RANK] = {0};
+    index_digit digits[TVM_MAX_RANK + TVM_MAX_MODES];
     unsigned rank = tvm_interp_shape(walk->context, walk->slot, shape);
-    tvm_interp_strides(walk->context, walk->slot, stride);
-    for (unsigned n = 0; n < rank; n++) { /* the dimensions by their steps, the largest first */
-        unsigned next = rank;
-        for (unsigned d = 0; d < rank; d++)
-            if (!done[d] && (next == rank || stride[d] > stride[next])) next = d;
-        done[next] = true;
-        if (shape[next] <= 1 || stride[next] <= 0) continue;
-        index[next] = element / stride[next];
-        element %= stride[next];
+    unsigned count = index_digits(walk, rank, shape, digits);
+    for (; count > 0; count--) { /* by their steps, the largest first */
+        unsigned next = 0;
+        for (unsigned i = 1; i < count; i++)
+            if (digits[i].step > digits[next].step) next = i;
+        const index_digit of = digits[next];
+        memmove(digits + next, digits + next + 1, (count - 1 - next) * sizeof *digits);
+        if (of.size <= 1 || of.step <= 0) continue;
+        index[of.dim] += element / of.step * of.below;
+        element %= of.step;
     }
     int length = snprintf(out, 96, "%s%.40s[", interp_sigil(k, walk->slot), interp_slot_name(k, walk->slot));
     for (unsigned d = 0; d < rank && length < 90; d++)
