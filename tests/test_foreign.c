@@ -151,14 +151,14 @@ START_TEST(adapters) {
 }
 END_TEST
 
-START_TEST(taps_of_a_convolution) {
+static void check_convolution(const char *name) {
     enum { IMAGES = 2, H = 3, W = 70, C = 40, N = 72 };
-    kernel_kit k = opened("convolution", "");
+    kernel_kit k = opened(name, "");
     SCALARS(&k, IMAGES, H, W, C, N);
     kit_tensor *x = kit_input(&k, TVM_F16, IMAGES * H * W * C, -1, 1),
                *w = kit_input(&k, TVM_F16, 9 * N * C, -0.2, 0.2), *bias = kit_input(&k, TVM_F16, N, -1, 1),
                *y = kit_tensor_new(&k, TVM_F16, IMAGES * H * W * N);
-    kit_launch(&k, "convolution");
+    kit_launch(&k, name);
     double *want = doubles(y->count);
     for (size_t i = 0; i < y->count; i++) {
         int n = (int)(i % N), column = (int)(i / N % W), line = (int)(i / N / W % H),
@@ -173,9 +173,18 @@ START_TEST(taps_of_a_convolution) {
         }
         want[i] = fmax(want[i], 0);
     }
-    check("convolution", y, want, 2e-3);
+    check(name, y, want, 2e-3);
     free(want);
     kit_close(&k);
+}
+
+START_TEST(taps_of_a_convolution) {
+    check_convolution("convolution");
+}
+END_TEST
+
+START_TEST(taps_of_a_tile_with_a_border) {
+    check_convolution("convolution_halo");
 }
 END_TEST
 
@@ -416,6 +425,7 @@ static const struct {
     {"mxfp4", "S=f8_e4m3 GROUP=16", 4, 0, true},
     {"sgmv", "", 5, 0, true},
     {"convolution", "", 2, 0, true},
+    {"convolution_halo", "", 18, 0, true},
     {"split_k", "", 4, 0, true},
     {"mla_decode", "", 0, 136, true},
     {"cross_entropy", "", 4, 0, true},
@@ -467,6 +477,7 @@ int main(void) {
     tcase_add_loop_test(tests, microscaled_weights, 0, 2);
     tcase_add_test(tests, adapters);
     tcase_add_test(tests, taps_of_a_convolution);
+    tcase_add_test(tests, taps_of_a_tile_with_a_border);
     tcase_add_test(tests, parts_of_k);
     tcase_add_test(tests, latent_attention);
     tcase_add_test(tests, cross_entropy);
