@@ -100,6 +100,33 @@ static const char *layout_lines(tvm_asm *as, const tvm_insn *insn, const tvm_ope
     return used ? hint : NULL;
 }
 
+/* The cast of an operand that makes the tensors of an element-wise instruction of one type, or of one that it
+ * takes: to the float type of the two, else to the wider one. */
+static const char *cast_hint(tvm_asm *as, const tvm_insn *insn, const tvm_operand *operands, char hint[256]) {
+    const tvm_op_info *info = tvm_op(insn->op);
+    const tvm_slot *first = NULL;
+    for (uint32_t i = 0; i < insn->count && tvm_op_is_elementwise(info); i++) {
+        if (operands[i].kind != TVM_OPERAND_SLOT) continue;
+        const tvm_slot *slot = &tvm_asm_kernel(as)->slots[operands[i].value], *from = slot;
+        if (slot->kind != TVM_SLOT_REGISTER || slot->dtype.kind == TVM_KIND_BOOL) continue;
+        tvm_dtype to = first ? first->dtype : TVM_F32;
+        if (!tvm_op_takes_element(info, slot->dtype)) {
+            if (!tvm_op_takes_element(info, to)) continue;
+        } else if (!first || tvm_dtype_same(first->dtype, slot->dtype)) {
+            first = slot;
+            continue;
+        } else {
+            bool floats[] = {first->dtype.kind == TVM_KIND_FLOAT, slot->dtype.kind == TVM_KIND_FLOAT};
+            bool second = floats[0] != floats[1] ? floats[1] : slot->dtype.bits > first->dtype.bits;
+            if (second) from = first, to = slot->dtype;
+        }
+        snprintf(hint, 256, "'cast(%%%.60s, %s)' has elements of that type",
+                 tvm_string(as->program, from->name), TVM_DTYPE_TEXT(to));
+        return hint;
+    }
+    return NULL;
+}
+
 /* What the instruction gives; where layouts are left out its shape and type alone. */
 static bool infer(tvm_asm *as, const tvm_token *token, unsigned op, const tvm_operand *operands,
                   uint32_t count, tvm_result_type *type) {
@@ -118,8 +145,9 @@ static bool infer(tvm_asm *as, const tvm_token *token, unsigned op, const tvm_op
         status = TVM_INVALID;
     if (status == TVM_OK) return true;
     if (kernel->warps == 0) return false; /* it has been said that .warps is missing or wrong */
-    return tvm_asm_invalid(as, token, open ? NULL : layout_lines(as, &insn, operands, &declared, hint),
-                           "%s: %s", tvm_op(op)->mnemonic, why.text);
+    const char *help = cast_hint(as, &insn, operands, hint);
+    if (!help && !open) help = layout_lines(as, &insn, operands, &declared, hint);
+    return tvm_asm_invalid(as, token, help, "%s: %s", tvm_op(op)->mnemonic, why.text);
 }
 
 /* In a statement that prints, what is loaded is named after the tensor that it is loaded from. */
