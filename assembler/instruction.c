@@ -1,6 +1,7 @@
 /* Instructions, read by the operand list of their row of the opcode table. */
 #include "instruction.h"
 
+#include <limits.h>
 #include <string.h>
 
 #include "cursor.h"
@@ -67,30 +68,112 @@ static bool read_optional(tvm_asm *as, tvm_reading *r, const tvm_operand_desc *d
     return tvm_asm_leave_out(as, r, desc);
 }
 
+static bool at_operand_end(const tvm_asm *as, const tvm_reading *r) {
+    return tvm_asm_at_end(as) || (r->nested && tvm_asm_at(as, ")"));
+}
+
 /* May the operand be missing, and is it? A name of another operand in its place says so, too. */
 static bool is_left_out(const tvm_asm *as, const tvm_reading *r, const tvm_operand_desc *desc,
                         const char *rest) {
     bool follows = desc->kind == 'L' && (as->text.version >= 3 || tvm_asm_loads_beside(as, r));
     if (!desc->optional && desc->kind != 'A' && desc->kind != 'X' && desc->kind != 'V' && !follows)
         return false;
-    if (tvm_asm_at_end(as) || (r->nested && tvm_asm_at(as, ")"))) return true;
+    if (at_operand_end(as, r)) return true;
     tvm_operand_desc later;
     while (tvm_operand_next(&rest, &later))
         if (later.optional && tvm_asm_operand_named(as, &later)) return true;
     return false;
 }
 
+/* ---- operands by their names, in any order ---- */
+
+/* What has been read before its place in the text came: tokens [from, to). */
+typedef struct read_ahead {
+    uint32_t from[TVM_INSN_OPERANDS], to[TVM_INSN_OPERANDS];
+    unsigned count;
+} read_ahead;
+
+/* Is the cursor at the name of an operand of the row other than this one? */
+static bool at_another(const tvm_asm *as, const tvm_reading *r, const tvm_operand_desc *desc) {
+    const char *cursor = r->info->operands;
+    tvm_operand_desc other;
+    if (tvm_asm_peek(as)->kind != TVM_TOKEN_NAME || tvm_asm_operand_named(as, desc)) return false;
+    while (tvm_operand_next(&cursor, &other))
+        if (other.name != desc->name && tvm_asm_operand_named(as, &other)) return true;
+    return false;
+}
+
+/* Moves the cursor to the operand's name, behind a comma of the same statement; false: it is not there. */
+static bool find_named(tvm_asm *as, const tvm_operand_desc *desc) {
+    const uint32_t from = as->text.at;
+    for (unsigned depth = 0;; as->text.at++) {
+        const tvm_token *token = tvm_asm_peek(as);
+        bool closes = tvm_asm_is(as, token, ")") || tvm_asm_is(as, token, "]");
+        if (token->kind == TVM_TOKEN_NEWLINE || token->kind == TVM_TOKEN_END || (closes && !depth)) break;
+        depth = depth + (tvm_asm_is(as, token, "(") || tvm_asm_is(as, token, "[")) - closes;
+        if (depth || !tvm_asm_is(as, token, ",")) continue;
+        as->text.at++;
+        if (tvm_asm_operand_named(as, desc)) return true;
+        as->text.at--;
+    }
+    as->text.at = from;
+    return false;
+}
+
+/* Skips what has been read, with the comma behind it. */
+static void skip_read(tvm_asm *as, const read_ahead *ahead) {
+    for (unsigned i = 0; i < ahead->count; i++) {
+        if (ahead->from[i] != as->text.at) continue;
+        as->text.at = ahead->to[i];
+        if (!tvm_asm_accept(as, ",")) return;
+        i = UINT_MAX; /* from the first one again */
+    }
+}
+
+static bool read_named(tvm_asm *as, tvm_reading *r, const tvm_operand_desc *desc) {
+    if (desc->optional && desc->since > as->text.version)
+        return tvm_asm_error(as, tvm_asm_peek(as), "write '.vasm' with that version",
+                             "'%.*s' of %s came with version %u of the language", (int)desc->name_length,
+                             desc->name, r->info->mnemonic, desc->since);
+    if (desc->kind != 'F' && desc->kind != 'U' && tvm_asm_operand_named(as, desc)) tvm_asm_next(as);
+    return (is_optional(desc) ? read_optional : tvm_asm_read_operand)(as, r, desc);
+}
+
+/* Where another operand's name stands in this one's place, and its own further on, reads it there. *done:
+ * that is so. */
+static bool read_further_on(tvm_asm *as, tvm_reading *r, const tvm_operand_desc *desc, read_ahead *ahead,
+                            bool *done) {
+    const uint32_t here = as->text.at;
+    *done = as->text.version >= TVM_LANGUAGE_OF_TENSORS && desc->kind != 'V' && at_another(as, r, desc) &&
+            ahead->count < TVM_INSN_OPERANDS && find_named(as, desc);
+    if (!*done) return true;
+    const uint32_t from = as->text.at;
+    if (!read_named(as, r, desc)) return false;
+    if (!at_operand_end(as, r) && !tvm_asm_at(as, ","))
+        return tvm_asm_expected(as, tvm_asm_peek(as), NULL, "',' behind '%.*s' of %s", (int)desc->name_length,
+                                desc->name, r->info->mnemonic);
+    ahead->from[ahead->count] = from;
+    ahead->to[ahead->count++] = as->text.at;
+    as->text.at = here;
+    return true;
+}
+
 /* word: the first operand, which is not written here; poison: it is. */
 static bool read_operands(tvm_asm *as, tvm_reading *r, tvm_value word) {
     const char *cursor = r->info->operands;
     tvm_operand_desc desc;
+    read_ahead ahead = {.count = 0};
     char before = 0;
     bool comma = true; /* nothing stands before the next operand but a comma or the mnemonic */
     if (word.kind != TVM_VALUE_POISON &&
         !(tvm_operand_next(&cursor, &desc) && tvm_asm_push_given(as, r, &desc, r->token, &word)))
         return false;
     while (tvm_operand_next(&cursor, &desc)) {
+        bool done;
         if (!comma) comma = tvm_asm_accept(as, ",") || tvm_words_of(before) != NULL;
+        if (comma) skip_read(as, &ahead);
+        if (comma && !read_further_on(as, r, &desc, &ahead, &done)) return false;
+        if (comma && done) continue;
         if (is_left_out(as, r, &desc, cursor)) {
             if (!tvm_asm_leave_out(as, r, &desc)) return false;
             continue;
@@ -98,15 +181,11 @@ static bool read_operands(tvm_asm *as, tvm_reading *r, tvm_value word) {
         if (!comma)
             return tvm_asm_expected(as, tvm_asm_peek(as), NULL, "',' and '%.*s' of %s", (int)desc.name_length,
                                     desc.name, r->info->mnemonic);
-        if (desc.optional && desc.since > as->text.version)
-            return tvm_asm_error(as, tvm_asm_peek(as), "write '.vasm' with that version",
-                                 "'%.*s' of %s came with version %u of the language", (int)desc.name_length,
-                                 desc.name, r->info->mnemonic, desc.since);
-        if (desc.kind != 'F' && desc.kind != 'U' && tvm_asm_operand_named(as, &desc)) tvm_asm_next(as);
-        if (!(is_optional(&desc) ? read_optional : tvm_asm_read_operand)(as, r, &desc)) return false;
+        if (!read_named(as, r, &desc)) return false;
         comma = false;
         before = desc.kind;
     }
+    if (ahead.count && (comma || tvm_asm_accept(as, ","))) skip_read(as, &ahead);
     return r->nested ? tvm_asm_expect(as, ")", "after the operands") : tvm_asm_expect_end(as);
 }
 
