@@ -537,7 +537,10 @@ bool tvm_asm_expression(tvm_asm *as, tvm_value *value) {
 
 bool tvm_asm_static(tvm_asm *as, const char *what, tvm_value *value) {
     const tvm_token *token = tvm_asm_peek(as);
-    if (!tvm_asm_expression(as, value)) return false;
+    as->text.constants++;
+    bool good = tvm_asm_expression(as, value);
+    as->text.constants--;
+    if (!good) return false;
     if (tvm_value_is_static(value)) return true;
     return tvm_asm_error(as, token, NULL, "%s must be known when the program is assembled", what);
 }

@@ -6,6 +6,7 @@
 
 #include "cursor.h"
 #include "expressions.h"
+#include "functions.h"
 #include "head.h"
 #include "language.h"
 #include "operand.h"
@@ -317,19 +318,60 @@ static bool one_element(tvm_asm *as, const tvm_deferred *scalar, tvm_dtype type,
     return true;
 }
 
+static bool check_scalar_type(tvm_asm *as, const tvm_reading *r, tvm_dtype type) {
+    return tvm_op_takes_element(r->info, type) ||
+           tvm_asm_invalid(as, r->token, tvm_op_takes_element(r->info, TVM_F32) ? "write f32(...)" : NULL,
+                           "%s does not take a scalar of type %s", r->info->mnemonic, TVM_DTYPE_TEXT(type));
+}
+
+bool tvm_asm_of_constants(const tvm_asm *as, unsigned op) {
+    return as->text.constants && as->text.version >= TVM_LANGUAGE_OF_TENSORS &&
+           tvm_op_is_elementwise(tvm_op(op));
+}
+
+/* Where the value must be known, and the scalars are: a constant. Literals that have no type are computed
+ * with in f64, and the result has none. *done: that is so, or an error. */
+static bool fold_constants(tvm_asm *as, const tvm_reading *r, tvm_value *value, bool *done) {
+    bool untyped = true, outside = !as->kernel.begun || as->kernel.is_entry;
+    double x[2] = {0, 0}, result;
+    *done = tvm_asm_of_constants(as, r->op);
+    for (uint32_t i = 0; *done && i < r->scalar_count; i++) {
+        const tvm_value *scalar = &r->scalars[i].value;
+        if (!tvm_value_is_static(scalar) && outside)
+            return tvm_asm_error(as, r->scalars[i].token, NULL,
+                                 "%s of what is not known when the program is assembled", r->info->mnemonic);
+        *done = *done && tvm_value_is_static(scalar);
+        untyped = untyped && tvm_value_is_literal(scalar);
+    }
+    if (!*done) return true;
+    tvm_dtype type = common_type(as, r);
+    if (!check_scalar_type(as, r, type)) return false;
+    if (untyped) type = TVM_F64;
+    for (uint32_t i = 0; i < r->scalar_count && i < 2; i++) {
+        tvm_value typed = tvm_value_as(&r->scalars[i].value, type);
+        x[i] = tvm_value_scalar(&typed).f;
+    }
+    if (!tvm_function_apply(r->op, type, x[0], x[1], &result))
+        return tvm_asm_error(as, r->token, NULL, "%s is no function of constants", r->info->mnemonic);
+    if (result != result)
+        return tvm_asm_invalid(as, r->token, NULL, "%s has no value there", r->info->mnemonic);
+    *value = untyped ? tvm_value_float(result) : tvm_value_of_scalar(type, (tvm_scalar){.f = result});
+    return true;
+}
+
 /* The first scalar becomes a tensor of one element, to which the others are broadcast; the result is its
  * element. */
 static bool of_scalars(tvm_asm *as, tvm_reading *r, tvm_value *value) {
     tvm_dtype type = common_type(as, r);
     tvm_reading result = reading(TVM_OP_SCALAR, r->token);
     tvm_value tensor;
+    bool done;
+    if (!fold_constants(as, r, value, &done)) return false;
+    if (done) return true;
     if (!as->kernel.begun || as->kernel.is_entry)
         return tvm_asm_error(as, r->token, NULL, "instructions stand between .kernel and .end");
     if (!tvm_asm_check_warps(as, r->token)) return false;
-    if (!tvm_op_takes_element(r->info, type))
-        return tvm_asm_invalid(as, r->token, tvm_op_takes_element(r->info, TVM_F32) ? "write f32(...)" : NULL,
-                               "%s does not take a scalar of type %s", r->info->mnemonic,
-                               TVM_DTYPE_TEXT(type));
+    if (!check_scalar_type(as, r, type)) return false;
     for (uint32_t i = 0; i < r->scalar_count; i++) {
         tvm_operand *operand = &r->operands[r->scalars[i].at];
         if (!(i == 0 ? one_element(as, &r->scalars[i], type, operand)
@@ -348,9 +390,11 @@ static bool of_scalars(tvm_asm *as, tvm_reading *r, tvm_value *value) {
 bool tvm_asm_nested_operands(tvm_asm *as, const tvm_token *token, unsigned op, tvm_value word,
                              tvm_value *value) {
     tvm_reading r = reading(op, token);
-    if (!tvm_asm_check_warps(as, token) || !read_operands(as, &r, word) || !relayout_before(as, &r))
-        return false;
+    bool outside = !as->kernel.begun || as->kernel.is_entry;
+    if (!outside && !tvm_asm_check_warps(as, token)) return false;
+    if (!read_operands(as, &r, word) || !relayout_before(as, &r)) return false;
     if (is_of_scalars(as, &r)) return of_scalars(as, &r, value);
+    if (outside) return tvm_asm_error(as, token, NULL, "instructions stand between .kernel and .end");
     return lower_scalars(as, &r) &&
            (r.info->result == TVM_SLOT_SCALAR ? written_value : pending_value)(as, &r, value);
 }

@@ -16,6 +16,9 @@ bool tvm_asm_instruction(tvm_asm *as, const tvm_token *token, unsigned op, const
  * scalar, or an element-wise one of scalars alone, is written, and its result is the value. */
 bool tvm_asm_nested_operands(tvm_asm *as, const tvm_token *token, unsigned op, tvm_value word,
                              tvm_value *value);
+/* May the element-wise instruction be of constants alone here, where a value must be known when the program
+ * is assembled? Then it is computed, as the interpreter does, and may stand outside of kernels. */
+bool tvm_asm_of_constants(const tvm_asm *as, unsigned op);
 /* The instruction of an operator or function whose operands are tensors, or tensors and scalars; static ones
  * are numbers, lists of numbers, and the numbers of words. */
 bool tvm_asm_tensor_operation(tvm_asm *as, unsigned op, const tvm_token *token, const tvm_value *operands,

@@ -129,7 +129,7 @@ bool tvm_asm_at_reduction(const tvm_asm *as, unsigned *word) {
 
 static bool call(tvm_asm *as, unsigned op, uint32_t tokens, tvm_value word, tvm_value *value) {
     const tvm_token *token = tvm_asm_peek(as);
-    if (!as->kernel.begun || as->kernel.is_entry)
+    if ((!as->kernel.begun || as->kernel.is_entry) && !tvm_asm_of_constants(as, op))
         return tvm_asm_error(as, token, NULL, "instructions stand between .kernel and .end");
     for (uint32_t i = 0; i <= tokens; i++) tvm_asm_next(as); /* the parenthesis, too */
     if (++as->text.nesting > TVM_ASM_NESTING)

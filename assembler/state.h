@@ -124,8 +124,9 @@ typedef struct tvm_asm_report {
 typedef struct tvm_asm_text {
     tvm_source *sources;
     const tvm_source *source;
-    uint32_t at;      /* token */
-    unsigned nesting; /* of the expression being read */
+    uint32_t at;        /* token */
+    unsigned nesting;   /* of the expression being read */
+    unsigned constants; /* expressions that are being read, whose values must be known */
     uint64_t statements;
     uint64_t tokens;
     tvm_frame frames[TVM_ASM_FRAMES];

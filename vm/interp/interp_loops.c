@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "functions.h"
 #include "interp_vector.h"
 
 /* Vector code at any level of -O, and every operation rounded by itself. */
@@ -190,15 +191,6 @@ static void fma_f64(size_t count, void *result, const void *const operands[3], c
  * middle between two numbers of the type: no code of f16 or bf16 is so unlucky (tests/test_math.c tries them
  * all), of f32 about one in 2^28. */
 
-/* (math.h of C23 has a function rsqrt.) */
-static double reciprocal_root(double x) {
-    return 1 / sqrt(x);
-}
-
-static long double reciprocal_rootl(long double x) {
-    return 1 / sqrtl(x);
-}
-
 static inline double from_f16(uint16_t code) {
     return (double)tvm_f16_to_f32(code);
 }
@@ -243,49 +235,14 @@ static inline double to_f64(long double value) {
     FUNCTION2_LOOP(name, function, uint16_t, bf16, tvm_f64_to_bf16)                                          \
     FUNCTION2_LOOP(name, function, float, f32, to_f32)
 
-FUNCTION_LOOPS(sqrt, sqrt)
-FUNCTION_LOOPS(rsqrt, reciprocal_root)
-FUNCTION_LOOPS(exp, exp)
-FUNCTION_LOOPS(exp2, exp2)
-FUNCTION_LOOPS(log, log)
-FUNCTION_LOOPS(log2, log2)
-FUNCTION_LOOPS(sin, sin)
-FUNCTION_LOOPS(cos, cos)
-FUNCTION_LOOPS(tanh, tanh)
-FUNCTION_LOOPS(erf, erf)
-FUNCTION_LOOPS(tan, tan)
-FUNCTION_LOOPS(sinh, sinh)
-FUNCTION_LOOPS(cosh, cosh)
-FUNCTION_LOOPS(floor, floor)
-FUNCTION_LOOPS(ceil, ceil)
-FUNCTION_LOOPS(round, rint)
-FUNCTION_LOOPS(trunc, trunc)
-FUNCTION2_LOOPS(pow, pow)
-FUNCTION2_LOOPS(atan2, atan2)
-FUNCTION2_LOOPS(mod, fmod)
-
 /* Of f64 in long double, which has 64 digits or more: rounded to 0.51 units or better. */
-#define LONG_LOOP(name) FUNCTION_LOOP(name, name##l, double, f64, to_f64)
-FUNCTION_LOOP(rsqrt, reciprocal_rootl, double, f64, to_f64)
-LONG_LOOP(exp)
-LONG_LOOP(exp2)
-LONG_LOOP(log)
-LONG_LOOP(log2)
-LONG_LOOP(sin)
-LONG_LOOP(cos)
-LONG_LOOP(tan)
-LONG_LOOP(tanh)
-LONG_LOOP(sinh)
-LONG_LOOP(cosh)
-LONG_LOOP(erf)
-FUNCTION2_LOOP(pow, powl, double, f64, to_f64)
-FUNCTION2_LOOP(atan2, atan2l, double, f64, to_f64)
-FUNCTION2_LOOP(mod, fmod, double, f64, to_f64)
-FUNCTION_LOOP(sqrt, sqrt, double, f64, to_f64)
-FUNCTION_LOOP(floor, floor, double, f64, to_f64)
-FUNCTION_LOOP(ceil, ceil, double, f64, to_f64)
-FUNCTION_LOOP(round, rint, double, f64, to_f64)
-FUNCTION_LOOP(trunc, trunc, double, f64, to_f64)
+#define TVM_FUNCTION(id, name, function, wide)                                                               \
+    FUNCTION_LOOPS(name, function)                                                                           \
+    FUNCTION_LOOP(name, wide, double, f64, to_f64)
+#define TVM_FUNCTION_2(id, name, function, wide)                                                             \
+    FUNCTION2_LOOPS(name, function)                                                                          \
+    FUNCTION2_LOOP(name, wide, double, f64, to_f64)
+#include "functions.def"
 
 /* ---- f16 and bf16 ----
  * Sums, products and quotients of numbers of p digits that are rounded to q >= 2p + 2 digits and then to p
