@@ -1,4 +1,5 @@
 /* What an instruction gives: its type, the slot of its variable, and the instruction in the kernel. */
+#include "language.h"
 #include "result.h"
 
 #include <stdio.h>
@@ -164,6 +165,10 @@ bool tvm_asm_finish(tvm_asm *as, const tvm_token *token, unsigned op, const tvm_
                     const char *result_name, uint32_t result_length, const tvm_operand *operands,
                     uint32_t count, tvm_result_type *type) {
     if (!infer(as, token, op, operands, count, type)) return false;
+    if (type->kind == TVM_SLOT_SHARED && type->dtype.bits < 8 && as->text.version < TVM_LANGUAGE_OF_PACKED)
+        return tvm_asm_error(as, token, "write '.vasm 7', or store it as u8 and take a view in registers",
+                             "shared tensors of %s came with version %d of the language",
+                             TVM_DTYPE_TEXT(type->dtype), TVM_LANGUAGE_OF_PACKED);
     if (!result_name) return tvm_asm_emit(as, token, op, TVM_NONE, operands, count);
     tvm_slot slot;
     uint32_t index;

@@ -106,9 +106,11 @@ static void need_kernel(const tvm_ir_program *program, const tvm_ir_kernel *kern
         need(version, tvm_expr_op_info(kernel->exprs[i].op)->since);
     for (uint32_t i = 0; i < kernel->insn_count; i++)
         need_insn(program, kernel, &kernel->insns[i], ages, version);
-    for (uint32_t i = 0; i < kernel->slot_count; i++)
-        if (tvm_dtype_same(kernel->slots[i].dtype, TVM_E8M0) || kernel->slots[i].form != TVM_FORM_ROW_MAJOR)
-            need(version, 3);
+    for (uint32_t i = 0; i < kernel->slot_count; i++) {
+        const tvm_slot *slot = &kernel->slots[i];
+        if (tvm_dtype_same(slot->dtype, TVM_E8M0) || slot->form != TVM_FORM_ROW_MAJOR) need(version, 3);
+        if (slot->kind == TVM_SLOT_SHARED && slot->dtype.bits < 8) need(version, TVM_LANGUAGE_OF_PACKED);
+    }
 }
 
 static void need_entry(const tvm_ir_program *program, const tvm_ir_entry *entry, row_ages *ages,

@@ -206,13 +206,17 @@ tvm_status tvm_shared_layout_part(unsigned rank, const uint32_t *shape, unsigned
 /* A layout of either. Does the swizzle of one stay in the elements that the layout spans? */
 bool tvm_shared_layout_valid(const tvm_shared_layout *layout, tvm_why *why);
 tvm_status tvm_shared_layout_whole(const tvm_shared_layout *layout, tvm_why *why);
+/* Do elements of so many bits, one behind the other in the order of their offsets, lie in whole bytes of the
+ * last dimension? Runs of tvm_bits_whole(bits) elements, whole bytes, then stay together wherever the layout
+ * puts them. True of all layouts of elements that are whole bytes. */
+tvm_status tvm_shared_layout_packs(const tvm_shared_layout *layout, unsigned bits, tvm_why *why);
 /* Row-major, contiguous, no swizzle. */
 tvm_status tvm_shared_layout_row_major(unsigned rank, const uint32_t *shape, tvm_shared_layout *out,
                                        tvm_why *why);
 /* What alloc-shared takes when none is written: row-major with the swizzle of 16-byte chunks that makes eight
- * consecutive rows of a 2-D tile hit different banks (ldmatrix), where the row is a power of two of at least
- * 32 bytes; else no swizzle. Elements of 16 bits whose rows are several times 128 bytes lie in blocks of
- * columns of 128 bytes, one after the other, as wgmma wants them. */
+ * consecutive rows of a 2-D tile hit different banks (ldmatrix), where elements are a power of two of bits
+ * and the row is a power of two of at least 32 bytes; else no swizzle. Elements of 16 bits whose rows are
+ * several times 128 bytes lie in blocks of columns of 128 bytes, one after the other, as wgmma wants them. */
 tvm_status tvm_shared_layout_auto(unsigned rank, const uint32_t *shape, unsigned bits, tvm_shared_layout *out,
                                   tvm_why *why);
 bool tvm_shared_layout_equal(const tvm_shared_layout *a, const tvm_shared_layout *b);

@@ -377,3 +377,43 @@ tvm_status tvm_infer(const tvm_ir_program *program, const tvm_ir_kernel *kernel,
     if (status == TVM_OK) status = rules[insn->op](&rule);
     return status == TVM_OK ? check_packing(&rule) : status;
 }
+
+/* ---- elements narrower than a byte ---- */
+
+tvm_status tvm_rule_whole_bytes(const tvm_rule *rule, unsigned entry, uint32_t extent) {
+    const tvm_slot *slot = tvm_rule_slot(rule, entry);
+    uint32_t whole = tvm_bits_whole(slot->dtype.bits);
+    unsigned last = tvm_slot_rank(rule->program, slot) - 1;
+    int64_t index;
+    if (extent % whole != 0)
+        return tvm_refuse(
+            rule->why,
+            "the tile takes %u elements of %s in the last dimension, which are not whole bytes: "
+            "expected a multiple of %u",
+            extent, TVM_DTYPE_TEXT(slot->dtype), whole);
+    if (tvm_rule_integer(rule, rule->operands[rule->at[entry] + 1 + last].value, &index) &&
+        index % whole != 0)
+        return tvm_refuse(rule->why,
+                          "%s: index %lld of elements of %s is inside a byte: expected a multiple of %u",
+                          TVM_RULE_NAME(rule, entry), (long long)index, TVM_DTYPE_TEXT(slot->dtype), whole);
+    return TVM_OK;
+}
+
+/* Neighbours in the last dimension that are neighbours in a thread: the last mode of that dimension, when it
+ * is the fastest local digit. */
+static uint32_t innermost_run(const tvm_layout *layout) {
+    if (layout->locals == 0) return 1;
+    unsigned fastest = layout->local[layout->locals - 1];
+    return fastest == layout->modes - 1u && layout->mode_dim[fastest] == layout->rank - 1
+               ? layout->mode_size[fastest]
+               : 1;
+}
+
+tvm_status tvm_rule_owns_bytes(const tvm_rule *rule, tvm_dtype dtype, const tvm_layout *layout) {
+    uint32_t run = innermost_run(layout);
+    if ((uint64_t)run * dtype.bits % 8 == 0) return TVM_OK;
+    return tvm_refuse(rule->why,
+                      "a thread holds runs of %u elements of %s in the last dimension, which are not whole "
+                      "bytes: its fastest local digit must cover a multiple of 8 bits",
+                      run, TVM_DTYPE_TEXT(dtype));
+}

@@ -50,6 +50,12 @@ bool tvm_rule_integer(const tvm_rule *rule, uint32_t expr, int64_t *value);
 /* Entry e is an indexed shared tensor: does it have room for a tile of these extents, as far as is known? */
 tvm_status tvm_rule_tile(const tvm_rule *rule, unsigned entry, unsigned rank, const uint32_t *tile);
 
+/* Entry e is an indexed global or shared tensor: are the bytes of a tile of this extent in the last dimension
+ * its own? It begins at a byte, as far as is known, and is whole bytes. */
+tvm_status tvm_rule_whole_bytes(const tvm_rule *rule, unsigned entry, uint32_t extent);
+/* Elements of this type in the register layout: does each byte of memory that they take have one owner? */
+tvm_status tvm_rule_owns_bytes(const tvm_rule *rule, tvm_dtype dtype, const tvm_layout *layout);
+
 /* Entry e is an mbarrier: may its index lie inside, as far as is known? There is no result. */
 tvm_status tvm_rule_barrier_index(const tvm_rule *rule, unsigned entry);
 

@@ -28,7 +28,8 @@ tvm_status tvm_rule_LOAD_CLUSTER(const tvm_rule *rule) {
     tvm_status status = rank_inside(rule, 1);
     if (status == TVM_OK) status = tvm_rule_register(rule, tvm_rule_slot(rule, 0)->dtype, NULL);
     const tvm_layout *tile = &rule->type->layout;
-    return status == TVM_OK ? tvm_rule_tile(rule, 0, tile->rank, tile->shape) : status;
+    if (status == TVM_OK) status = tvm_rule_tile(rule, 0, tile->rank, tile->shape);
+    return status == TVM_OK ? tvm_rule_owns_bytes(rule, rule->type->dtype, tile) : status;
 }
 
 tvm_status tvm_rule_STORE_CLUSTER(const tvm_rule *rule) {
@@ -39,6 +40,7 @@ tvm_status tvm_rule_STORE_CLUSTER(const tvm_rule *rule) {
                           TVM_DTYPE_TEXT(from), TVM_DTYPE_TEXT(to));
     tvm_status status = rank_inside(rule, 1);
     if (status == TVM_OK) status = tvm_rule_tile(rule, 0, tile->rank, tile->shape);
+    if (status == TVM_OK) status = tvm_rule_owns_bytes(rule, from, tile);
     return status == TVM_OK ? tvm_rule_nothing(rule) : status;
 }
 
@@ -54,6 +56,10 @@ tvm_status tvm_rule_COPY_CLUSTER(const tvm_rule *rule) {
     if (!tvm_dtype_same(from, to))
         return tvm_refuse(rule->why, "%s has type %s, expected %s", TVM_RULE_NAME(rule, SOURCE),
                           TVM_DTYPE_TEXT(from), TVM_DTYPE_TEXT(to));
+    if (from.bits % 8 != 0)
+        return tvm_refuse(rule->why,
+                          "elements of %s are no whole bytes: store-cluster takes them from registers",
+                          TVM_DTYPE_TEXT(from));
     tvm_status status = rank_inside(rule, RANK);
     if (status == TVM_OK) status = tvm_rule_tile(rule, TARGET, rank, tile);
     if (status == TVM_OK) status = tvm_rule_tile(rule, SOURCE, rank, tile);

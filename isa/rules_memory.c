@@ -37,20 +37,16 @@ tvm_status tvm_rule_RANDOM(const tvm_rule *rule) {
     return tvm_rule_register(rule, made, NULL);
 }
 
-/* Shared memory is addressed in bytes: no element may share one. */
-static tvm_status whole_bytes(const tvm_rule *rule, tvm_dtype dtype) {
-    if (dtype.bits % 8 == 0) return TVM_OK;
-    return tvm_refuse(rule->why, "type %s is not whole bytes: store it as u8 and use view",
-                      TVM_DTYPE_TEXT(dtype));
-}
-
 tvm_status tvm_rule_ALLOC_SHARED(const tvm_rule *rule) {
     tvm_result_type *type = rule->type;
     if (type->dtype.kind == TVM_KIND_NONE) return tvm_refuse(rule->why, "expected a type for the result");
     if (!type->has_layout) return tvm_refuse(rule->why, "expected a layout for the result");
     if (tvm_shared_layout_whole(&type->shared_layout, rule->why) != TVM_OK) return TVM_INVALID;
     type->kind = TVM_SLOT_SHARED;
-    return whole_bytes(rule, type->dtype);
+    tvm_why why = {""};
+    return tvm_shared_layout_packs(&type->shared_layout, type->dtype.bits, &why) == TVM_OK
+               ? TVM_OK
+               : tvm_refuse(rule->why, "type %s: %.160s", TVM_DTYPE_TEXT(type->dtype), why.text);
 }
 
 tvm_status tvm_rule_FREE_SHARED(const tvm_rule *rule) {
@@ -96,7 +92,7 @@ static tvm_status tile_inside(const tvm_rule *rule, unsigned entry, unsigned til
                 rule->why, "the tile takes elements %lld to %lld of dimension %u, %s has 0 to %u",
                 (long long)index, (long long)index + extent - 1, d, TVM_RULE_NAME(rule, entry), shape[d] - 1);
     }
-    return TVM_OK;
+    return tile_dims == 0 ? TVM_OK : tvm_rule_whole_bytes(rule, entry, tile[tile_dims - 1]);
 }
 
 static tvm_status same_dtype(const tvm_rule *rule, unsigned a, unsigned b) {
@@ -130,6 +126,7 @@ tvm_status tvm_rule_LOAD_SHARED(const tvm_rule *rule) {
     tvm_status status = load(rule);
     const tvm_layout *tile = &rule->type->layout;
     if (status == TVM_OK) status = tile_inside(rule, 0, tile->rank, tile->shape);
+    if (status == TVM_OK) status = tvm_rule_owns_bytes(rule, rule->type->dtype, tile);
     if (status == TVM_OK) status = tvm_rule_mask(rule, MASK, 0, tile);
     if (status == TVM_OK && tvm_rule_is_given(rule, FILL) && !tvm_rule_is_given(rule, MASK))
         return tvm_refuse(rule->why, "fill without a mask: the tile lies inside of %s",
@@ -189,29 +186,12 @@ static tvm_status store(const tvm_rule *rule) {
     return status != TVM_OK ? status : tile_rank(rule, 0, tvm_rule_layout(rule, 1)->rank, "the tile");
 }
 
-/* Neighbours in the last dimension that are neighbours in a thread: the last mode of that dimension, when it
- * is the fastest local digit. */
-static uint32_t innermost_run(const tvm_layout *layout) {
-    if (layout->locals == 0) return 1;
-    unsigned fastest = layout->local[layout->locals - 1];
-    return fastest == layout->modes - 1u && layout->mode_dim[fastest] == layout->rank - 1
-               ? layout->mode_size[fastest]
-               : 1;
-}
-
 /* Threads write elements narrower than a byte without asking each other: each byte has one owner. */
 static tvm_status store_global(const tvm_rule *rule) {
     tvm_status status = store(rule);
     if (status != TVM_OK) return status;
-    tvm_dtype dtype = tvm_rule_slot(rule, 1)->dtype;
-    uint32_t run = innermost_run(tvm_rule_layout(rule, 1));
-    if ((uint64_t)run * dtype.bits % 8 != 0)
-        return tvm_refuse(
-            rule->why,
-            "a thread holds runs of %u elements of %s in the last dimension, which are not whole "
-            "bytes: its fastest local digit must cover a multiple of 8 bits",
-            run, TVM_DTYPE_TEXT(dtype));
-    return tvm_rule_nothing(rule);
+    status = tvm_rule_owns_bytes(rule, tvm_rule_slot(rule, 1)->dtype, tvm_rule_layout(rule, 1));
+    return status != TVM_OK ? status : tvm_rule_nothing(rule);
 }
 
 tvm_status tvm_rule_STORE_GLOBAL(const tvm_rule *rule) {
@@ -226,6 +206,7 @@ tvm_status tvm_rule_STORE_SHARED(const tvm_rule *rule) {
     if (status != TVM_OK) return status;
     const tvm_layout *tile = tvm_rule_layout(rule, 1);
     status = tile_inside(rule, 0, tile->rank, tile->shape);
+    if (status == TVM_OK) status = tvm_rule_owns_bytes(rule, tvm_rule_slot(rule, 1)->dtype, tile);
     if (status == TVM_OK) status = tvm_rule_mask(rule, MASK, 0, tile);
     return status != TVM_OK ? status : tvm_rule_nothing(rule);
 }
@@ -264,6 +245,7 @@ static tvm_status warps_cut(const tvm_rule *rule, unsigned rank, const uint32_t 
         parts *= warps[1 + d].value;
         if (parts > TVM_MAX_TILE_ELEMENTS) break;
     }
+    if (tvm_rule_whole_bytes(rule, 0, tile[rank - 1] / warps[rank].value) != TVM_OK) return TVM_INVALID;
     if (parts != rule->team.warps)
         return tvm_refuse(rule->why, "the tile is cut for %llu warps, expected the %s %u",
                           (unsigned long long)parts,
@@ -279,7 +261,9 @@ static tvm_status copied_tile(const tvm_rule *rule, unsigned first, unsigned sha
     tvm_status status = same_dtype(rule, first, first + 1);
     if (status == TVM_OK) status = tile_rank(rule, first, *rank, "the tile");
     if (status == TVM_OK) status = tile_rank(rule, first + 1, *rank, "the tile");
-    return status == TVM_OK ? tile_inside(rule, shared, *rank, tile) : status;
+    if (status == TVM_OK) status = tile_inside(rule, shared, *rank, tile);
+    return status == TVM_OK ? tvm_rule_whole_bytes(rule, shared == first ? first + 1 : first, tile[*rank - 1])
+                            : status;
 }
 
 tvm_status tvm_rule_COPY_ASYNC(const tvm_rule *rule) {

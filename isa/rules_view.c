@@ -80,6 +80,11 @@ tvm_status tvm_rule_VIEW_SHARED(const tvm_rule *rule) {
     tvm_dtype dtype = tvm_rule_slot(rule, SOURCE)->dtype;
     if (type->dtype.kind != TVM_KIND_NONE && !tvm_dtype_same(type->dtype, dtype))
         return tvm_refuse(rule->why, "the view has a type other than %s", TVM_RULE_NAME(rule, SOURCE));
+    if (view.base % tvm_bits_whole(dtype.bits) != 0)
+        return tvm_refuse(rule->why, "the view begins inside a byte of elements of %s",
+                          TVM_DTYPE_TEXT(dtype));
+    if (tvm_shared_layout_packs(&view.layout, dtype.bits, &why) != TVM_OK)
+        return tvm_refuse(rule->why, "type %s: %.160s", TVM_DTYPE_TEXT(dtype), why.text);
     type->kind = TVM_SLOT_SHARED;
     type->dtype = dtype;
     type->shared_layout = view.layout;

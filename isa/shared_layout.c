@@ -105,6 +105,32 @@ tvm_status tvm_shared_layout_whole(const tvm_shared_layout *layout, tvm_why *why
                          why);
 }
 
+tvm_status tvm_shared_layout_packs(const tvm_shared_layout *layout, unsigned bits, tvm_why *why) {
+    uint32_t whole = tvm_bits_whole(bits), run = 1;
+    if (whole == 1) return TVM_OK;
+    for (unsigned m = 0; m < layout->modes; m++)
+        if (layout->mode_stride[m] == 1 && layout->mode_dim[m] == layout->rank - 1)
+            run = layout->mode_size[m];
+    if (run % whole != 0)
+        return tvm_refuse(
+            why,
+            "%u elements of the last dimension are neighbours in memory, expected a multiple of "
+            "%u, which are whole bytes",
+            run, whole);
+    for (unsigned m = 0; m < layout->modes; m++)
+        if (layout->mode_stride[m] != 1 && layout->mode_stride[m] % whole != 0)
+            return tvm_refuse(why,
+                              "stride %u leads inside a byte, expected a multiple of %u elements, which are "
+                              "whole bytes",
+                              layout->mode_stride[m], whole);
+    if (layout->swizzle_bits > 0 && (UINT32_C(1) << layout->swizzle_base) % whole != 0)
+        return tvm_refuse(why,
+                          "the swizzle moves runs of %u elements, expected a multiple of %u, which are whole "
+                          "bytes",
+                          UINT32_C(1) << layout->swizzle_base, whole);
+    return TVM_OK;
+}
+
 bool tvm_shared_layout_valid(const tvm_shared_layout *layout, tvm_why *why) {
     tvm_shared_layout canonical;
     if (make(layout->rank, layout->shape, layout->modes, layout->mode_size, layout->mode_stride,
@@ -168,14 +194,13 @@ tvm_status tvm_shared_layout_auto(unsigned rank, const uint32_t *shape, unsigned
                                   tvm_why *why) {
     tvm_status status = tvm_shape_check(rank, shape, why);
     if (status != TVM_OK) return status;
-    unsigned bytes = bits / 8;
-    uint64_t row_bytes = (uint64_t)shape[rank - 1] * bytes;
-    bool whole_chunks = bits % 8 == 0 && bytes != 0 && CHUNK_BYTES % bytes == 0 &&
-                        tvm_is_power_of_two(row_bytes) && row_bytes >= 2 * CHUNK_BYTES;
-    bool wide = bytes == 2 && row_bytes > ATOM_BYTES && row_bytes % ATOM_BYTES == 0;
-    if (rank >= 2 && wide && column_blocks(rank, shape, bytes, out) == TVM_OK) return TVM_OK;
+    uint64_t row_bits = (uint64_t)shape[rank - 1] * bits, row_bytes = row_bits / 8;
+    bool whole_chunks = tvm_is_power_of_two(bits) && 8 * CHUNK_BYTES % bits == 0 &&
+                        tvm_is_power_of_two(row_bits) && row_bytes >= 2 * CHUNK_BYTES;
+    bool wide = bits == 16 && row_bytes > ATOM_BYTES && row_bytes % ATOM_BYTES == 0;
+    if (rank >= 2 && wide && column_blocks(rank, shape, bits / 8, out) == TVM_OK) return TVM_OK;
     if (rank >= 2 && whole_chunks) {
-        unsigned base = tvm_log2_floor(CHUNK_BYTES / bytes);
+        unsigned base = tvm_log2_floor(8 * CHUNK_BYTES / bits);
         unsigned row_chunks = tvm_log2_floor((uint32_t)(row_bytes / CHUNK_BYTES));
         unsigned all_banks = tvm_log2_floor(CHUNKS_OF_ALL_BANKS);
         unsigned swizzle_bits = row_chunks < all_banks ? row_chunks : all_banks;

@@ -85,6 +85,11 @@ bool tvm_dtype_scalar_of(tvm_dtype type, tvm_dtype *scalar) {
     return true;
 }
 
+uint32_t tvm_bits_whole(unsigned bits) {
+    unsigned common = bits & (~bits + 1); /* the greatest power of two that divides it */
+    return common >= 8 ? 1 : 8 / common;
+}
+
 unsigned tvm_dtype_container(tvm_dtype type) {
     if (type.bits <= 8) return 1;
     if (type.bits <= 16) return 2;

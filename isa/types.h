@@ -80,6 +80,9 @@ bool tvm_dtype_is_scalar(tvm_dtype type);     /* of a run-time scalar: bool i32 
  * bf16. False: none does, of tf32 and low-precision types other than u8 and i8. */
 bool tvm_dtype_scalar_of(tvm_dtype type, tvm_dtype *scalar);
 
+/* Elements in the shortest run that is whole bytes: 2 of 4 bits, 8 of 3 bits, 1 of 8 bits and more. */
+uint32_t tvm_bits_whole(unsigned bits);
+
 /* Bytes of the power-of-two container an element is held in on the host, unpacked: 1, 2, 4 or 8. */
 unsigned tvm_dtype_container(tvm_dtype type);
 

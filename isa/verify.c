@@ -196,9 +196,10 @@ static void check_tensor_slot(tvm_verify_state *state, const tvm_slot *slot) {
         if (threads > team || (threads != team && !has_roles(state->kernel)))
             tvm_verify_error(state, NULL, "the layout of '%s' is for %u threads, the kernel has %u",
                              slot_name(state, slot), threads, team);
-    } else if (slot->dtype.bits % 8 != 0) {
-        tvm_verify_error(state, NULL, "shared tensor '%s': elements are not whole bytes",
-                         slot_name(state, slot));
+    } else {
+        tvm_why why = {""};
+        if (tvm_shared_layout_packs(&program->shared_layouts[slot->layout], slot->dtype.bits, &why) != TVM_OK)
+            tvm_verify_error(state, NULL, "shared tensor '%s': %s", slot_name(state, slot), why.text);
     }
 }
 

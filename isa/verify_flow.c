@@ -193,8 +193,8 @@ static void close(flow *f) {
 
 static uint64_t shared_size(const flow *f, uint32_t slot) {
     const tvm_slot *of = &f->kernel->slots[slot];
-    return (uint64_t)tvm_shared_layout_span(&f->state->program->shared_layouts[of->layout]) *
-           (of->dtype.bits / 8);
+    return (uint64_t)tvm_shared_layout_span(&f->state->program->shared_layouts[of->layout]) * of->dtype.bits /
+           8;
 }
 
 static void alloc_shared(flow *f, const tvm_insn *insn) {

@@ -14,8 +14,8 @@ typedef struct check {
 
 static uint64_t slot_bytes(const check *c, uint32_t slot) {
     const tvm_slot *of = &c->kernel->slots[slot];
-    return (uint64_t)tvm_shared_layout_span(&c->state->program->shared_layouts[of->layout]) *
-           (of->dtype.bits / 8);
+    return (uint64_t)tvm_shared_layout_span(&c->state->program->shared_layouts[of->layout]) * of->dtype.bits /
+           8;
 }
 
 static const char *name_of(const check *c, uint32_t slot) {

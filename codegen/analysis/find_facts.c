@@ -151,8 +151,7 @@ static void find_assumptions(const kernel_state *k) {
         for (unsigned d = 0; d < slot->rank && slot->form == TVM_FORM_STRIDED; d++)
             assume_bound(k->facts, slot->stride[d], TVM_EXPR_GE, 0);
         uint32_t row = slot->shape[slot->rank - 1];
-        unsigned bits = slot->dtype.bits;
-        uint64_t whole = 8 / tvm_fact_gcd(bits, 8); /* elements in the shortest run of whole bytes */
+        uint64_t whole = tvm_bits_whole(slot->dtype.bits);
         if (whole > 1)
             k->facts->assumed_divisor[row] = tvm_fact_common_multiple(k->facts->assumed_divisor[row], whole);
     }

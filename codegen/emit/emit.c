@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "emit.h"
+#include "analysis.h"
 #include "groups.h"
 #include "module.h"
 #include "numbers.h"
@@ -79,6 +80,21 @@ reg tvm_slot_word(const emitter *e, uint32_t slot, uint32_t i) {
 
 void tvm_emit_trap(emitter *e, reg predicate, bool when) {
     tvm_emit(e, "@%s%s trap;", when ? "" : "!", predicate.name);
+}
+
+bool tvm_emit_byte_guard(emitter *e, uint32_t index, unsigned bits) {
+    uint32_t whole = tvm_bits_whole(bits);
+    if (tvm_fact_divisor(e->k, index) % whole == 0) return false;
+    reg at = tvm_emit_expr(e, index), rest = tvm_new_r(e), p = tvm_new_pred(e);
+    if (e->k->kernel->exprs[index].type.bits == 64) {
+        reg narrow = tvm_new_r(e);
+        tvm_emit(e, "cvt.u32.u64 %s, %s;", narrow.name, at.name);
+        at = narrow;
+    }
+    tvm_emit(e, "and.b32 %s, %s, %u;", rest.name, at.name, whole - 1);
+    tvm_emit(e, "setp.ne.u32 %s, %s, 0;", p.name, rest.name);
+    tvm_emit_trap(e, p, true);
+    return true;
 }
 
 uint32_t tvm_tensor_words(uint32_t locals, unsigned bits) {

@@ -113,6 +113,8 @@ reg tvm_least_operand(emitter *e, uint32_t expr, reg value);
 /* Stops the launch as a fault where the predicate is true (or else false), for the bounds of what is not
  * proved. The predicate is the same in all threads of the block, or of those that are to do something. */
 void tvm_emit_trap(emitter *e, reg predicate, bool when);
+/* Traps where an index of elements of so many bits begins inside a byte; false: it cannot. */
+bool tvm_emit_byte_guard(emitter *e, uint32_t index, unsigned bits);
 /* Words of a tensor: ceil(locals * bits / 32). */
 uint32_t tvm_tensor_words(uint32_t locals, unsigned bits);
 

@@ -25,13 +25,15 @@ typedef struct copy {
     uint32_t tile[TVM_MAX_RANK];
     uint32_t
         parts[TVM_MAX_RANK];   /* that each dimension is cut into, one a team, numbered in row-major order */
-    unsigned bytes;            /* of an element */
+    unsigned bits;             /* of an element */
     uint32_t threads, members; /* of the block, of a team */
     uint32_t run;              /* elements of a chunk */
-    uint32_t band;             /* elements of a row that a band has */
-    uint64_t chunks;           /* of a part */
-    bool is_store;             /* from `target`, which is shared, to `source` */
-    bool adds;                 /* to what is there */
+    uint32_t pieces; /* accesses that move it: one, but of elements that no power of two of bytes is whole
+                        ones of */
+    uint32_t band;   /* elements of a row that a band has */
+    uint64_t chunks; /* of a part */
+    bool is_store;   /* from `target`, which is shared, to `source` */
+    bool adds;       /* to what is there */
     uint32_t extent[TVM_MAX_RANK]; /* of a band in chunks */
 } copy;
 
@@ -54,9 +56,15 @@ static uint32_t row_of(const copy *c) {
     return c->tile[c->tile_rank - 1] / c->parts[c->tile_rank - 1];
 }
 
-static void cut(copy *c, unsigned chunk_bytes, uint32_t band) {
+/* The least number of elements that are whole accesses of so many bytes. */
+static uint32_t run_of(const copy *c, unsigned access_bytes) {
+    return 8 * access_bytes / (unsigned)tvm_fact_gcd(8 * access_bytes, c->bits);
+}
+
+static void cut(copy *c, unsigned access_bytes, uint32_t band) {
     unsigned last = c->tile_rank - 1;
-    c->run = chunk_bytes / c->bytes;
+    c->run = run_of(c, access_bytes);
+    c->pieces = c->run * c->bits / (8 * access_bytes);
     c->band = band;
     c->chunks = row_of(c) / band;
     for (unsigned d = 0; d < c->tile_rank; d++) {
@@ -165,6 +173,7 @@ static void open_base(copy *c, const shared_tile *s, const turn *t, turn_base *b
     turn_parts(c, t, &base->g);
     turn_lanes(c, s, t, &base->g, &base->lanes);
     memcpy(base->g.tile.extent, c->tile, sizeof c->tile);
+    base->g.tile.whole_bytes = true;
     tvm_global_open(c->e, &base->g, c->source->value, c->source + 1, c->tile_rank);
 }
 
@@ -172,8 +181,10 @@ static void open_base(copy *c, const shared_tile *s, const turn *t, turn_base *b
 static bool chunk_fits(copy *c, shared_access *s, unsigned chunk_bytes, turn_base *base, char why[160]) {
     unsigned last = c->tile_rank - 1;
     why[0] = '\0';
-    if (chunk_bytes % c->bytes != 0 || (uint64_t)row_of(c) * c->bytes % chunk_bytes != 0) {
-        snprintf(why, 160, "the tile's rows are no multiple of %u bytes", chunk_bytes);
+    uint32_t run = run_of(c, chunk_bytes);
+    if (c->bits > 8 * chunk_bytes || row_of(c) % run != 0) {
+        snprintf(why, 160, "the tile's rows are no multiple of %u bytes",
+                 c->bits > 8 * chunk_bytes ? chunk_bytes : run * c->bits / 8);
         return false;
     }
     if (!s->tile.linear) {
@@ -181,10 +192,10 @@ static bool chunk_fits(copy *c, shared_access *s, unsigned chunk_bytes, turn_bas
         return false;
     }
     uint64_t neighbours = tvm_shared_contiguous(&s->tile), row = row_of(c);
-    bool in_bands = neighbours * c->bytes >= chunk_bytes && row % neighbours == 0;
+    bool in_bands = neighbours >= run && row % neighbours == 0;
     cut(c, chunk_bytes, (uint32_t)(in_bands ? neighbours : row));
     if (c->run > tvm_shared_run(&s->tile) || c->run > neighbours) {
-        snprintf(why, 160, "%u bytes of a row are not contiguous in shared memory", chunk_bytes);
+        snprintf(why, 160, "%u bytes of a row are not contiguous in shared memory", c->run * c->bits / 8);
         return false;
     }
     turn t = turn_from(c, 0);
@@ -270,23 +281,27 @@ static void emit_chunk(copy *c, shared_access *s, const turn *t, turn_base *base
         inside; /* LDGSTS has 12 bits for a constant */
     const char *cache = chunk_bytes == 16 ? "cg" : "ca";
     if (c->is_store) {
-        store_chunk(c, base, t, chunk_bytes, to, plus, from, ahead);
-    } else if (tvm_global_predicate(&base->g, t->delta, &inside)) {
+        for (uint32_t i = 0; i < c->pieces; i++)
+            store_chunk(c, base, t, chunk_bytes, to, plus + i * chunk_bytes, from, ahead + i * chunk_bytes);
+        return;
+    }
+    char size_operand[24] = "";
+    if (tvm_global_predicate(&base->g, t->delta, &inside)) {
         reg size = tvm_new_r(e);
         tvm_emit(e, "selp.b32 %s, %u, 0, %s;", size.name, chunk_bytes, inside.name);
-        tvm_emit(e, "%scp.async.%s.shared.global [%s+%u], [%s+%" PRId64 "], %u, %s;", guard, cache, to.name,
-                 plus, from.name, ahead, chunk_bytes, size.name);
-    } else {
-        tvm_emit(e, "%scp.async.%s.shared.global [%s+%u], [%s+%" PRId64 "], %u;", guard, cache, to.name, plus,
-                 from.name, ahead, chunk_bytes);
+        snprintf(size_operand, sizeof size_operand, ", %s", size.name);
     }
+    for (uint32_t i = 0; i < c->pieces; i++)
+        tvm_emit(e, "%scp.async.%s.shared.global [%s+%u], [%s+%" PRId64 "], %u%s;", guard, cache, to.name,
+                 plus + i * chunk_bytes, from.name, ahead + i * chunk_bytes, chunk_bytes, size_operand);
 }
 
 static unsigned chunk_conflicts(const copy *c, const shared_tile *s, const turn_base *base,
                                 unsigned chunk_bytes) {
     uint32_t address[32];
     for (unsigned lane = 0; lane < 32; lane++)
-        address[lane] = tvm_shared_swizzle(s->layout, base->lanes.offset[lane] + s->constant) * s->bytes;
+        address[lane] =
+            tvm_shared_bytes_of(s, tvm_shared_swizzle(s->layout, base->lanes.offset[lane] + s->constant));
     unsigned lanes = c->chunks < 32 ? (unsigned)c->chunks : 32;
     return tvm_shared_conflicts(address, lanes, 8 * chunk_bytes);
 }
@@ -315,55 +330,73 @@ static tvm_status copy_chunks(copy *c, shared_access *s, turn_base *base, unsign
                  guarded || s->guarded ? " guarded" : "");
     turn t = turn_from(c, 0);
     open_base(c, &s->tile, &t, base);
-    tvm_explain(e, name, 8 * chunk_bytes, (unsigned)turns,
+    tvm_explain(e, name, 8 * chunk_bytes, (unsigned)turns * c->pieces,
                 (int)chunk_conflicts(c, &s->tile, base, chunk_bytes), refused);
     return TVM_OK;
 }
 
 /* ---- element by element ---- */
 
+/* An element, or a run of narrower ones that is whole bytes, and where it goes. */
+typedef struct element_move {
+    reg units[4], from, inside; /* inside.name[0] == 0: always */
+    reg shared;                 /* the address there; name[0] == 0: not computed yet */
+    reg part[TVM_MAX_RANK];     /* of the thread's coordinates; name[0] == 0: 0 */
+    char load_guard[20], store_guard[20];
+    unsigned bits; /* of an access */
+} element_move;
+
+/* One access at both places, `at` bytes behind the beginning. */
+static void move_piece(copy *c, shared_access *s, element_move *m, uint32_t at) {
+    static const uint32_t none[TVM_MAX_RANK] = {0};
+    emitter *e = c->e;
+    char operands[64], ahead[16] = "";
+    uint32_t count = m->bits == 64 ? 2 : 1, plus = e->k->slots[s->tile.slot].shared_offset + at;
+    const char *type = tvm_access_type(m->bits);
+    if (at > 0) snprintf(ahead, sizeof ahead, "+%u", at);
+    for (uint32_t i = 0; i < count; i++) tvm_emit(e, "mov.b32 %s, 0;", m->units[i].name);
+    tvm_access_operands(m->units, count, operands);
+    if (!c->is_store)
+        tvm_emit(e, "%sld.global.%s %s, [%s%s];", m->load_guard, type, operands, m->from.name, ahead);
+    if (!m->shared.name[0]) m->shared = tvm_shared_address_of_coordinates(s, m->part, none);
+    if (!c->is_store) {
+        tvm_emit(e, "%sst.shared.%s [%s+%u], %s;", m->store_guard, type, m->shared.name, plus, operands);
+        return;
+    }
+    tvm_emit(e, "%sld.shared.%s %s, [%s+%u];", m->load_guard, type, operands, m->shared.name, plus);
+    if (c->adds)
+        tvm_emit_global_add(e, tvm_slot_dtype(e->k, c->source->value), m->from, 0, m->inside, m->units,
+                            m->bits);
+    else
+        tvm_emit(e, "%sst.global.%s [%s%s], %s;", m->load_guard, type, m->from.name, ahead, operands);
+}
+
 static void copy_element(copy *c, shared_access *s, const turn *t, turn_base *base) {
     emitter *e = c->e;
     static const uint32_t none[TVM_MAX_RANK] = {0};
-    reg units[4] = {tvm_new_r(e), tvm_new_r(e)}, inside = {""}, active = {""}, at[TVM_MAX_RANK];
-    char operands[64], load_guard[20] = "", store_guard[20] = "";
-    uint32_t count = c->bytes == 8 ? 2 : 1;
+    reg active = {""};
+    element_move m = {.bits = c->bits < 8 ? 8 : c->bits};
+    m.units[0] = tvm_new_r(e);
+    m.units[1] = tvm_new_r(e);
     if (t->active < c->members) {
         active = tvm_pure(e, 'p', "setp.lt.u32 $, %s, %u;", member_number(c).name, t->active);
-        snprintf(store_guard, sizeof store_guard, "@%s ", active.name);
-        snprintf(load_guard, sizeof load_guard, "@%s ", active.name);
+        snprintf(m.store_guard, sizeof m.store_guard, "@%s ", active.name);
+        snprintf(m.load_guard, sizeof m.load_guard, "@%s ", active.name);
     }
-    for (unsigned d = 0; d < c->tile_rank; d++) {
-        at[d] = base->g.part[d];
-        if (!base->g.tile.part[d].varies) at[d].name[0] = '\0';
+    for (unsigned d = 0; d < c->tile_rank; d++)
+        if (base->g.tile.part[d].varies) m.part[d] = base->g.part[d];
+    m.from = tvm_global_pointer(&base->g, none);
+    m.inside = active;
+    if (tvm_global_predicate(&base->g, none, &m.inside)) {
+        m.inside = tvm_both(e, m.inside, active);
+        snprintf(m.load_guard, sizeof m.load_guard, "@%s ", m.inside.name);
     }
-    reg from = tvm_global_pointer(&base->g, none);
-    if (tvm_global_predicate(&base->g, none, &inside)) {
-        inside = tvm_both(e, inside, active);
-        snprintf(load_guard, sizeof load_guard, "@%s ", inside.name);
-    }
-    for (uint32_t i = 0; i < count; i++) tvm_emit(e, "mov.b32 %s, 0;", units[i].name);
-    tvm_access_operands(units, count, operands);
-    if (c->is_store) {
-        reg shared = tvm_shared_address_of_coordinates(s, at, none);
-        tvm_emit(e, "%sld.shared.%s %s, [%s+%u];", load_guard, tvm_access_type(8 * c->bytes), operands,
-                 shared.name, e->k->slots[s->tile.slot].shared_offset);
-        if (c->adds)
-            tvm_emit_global_add(e, tvm_slot_dtype(e->k, c->source->value), from, 0,
-                                inside.name[0] ? inside : active, units, 8 * c->bytes);
-        else
-            tvm_emit(e, "%sst.global.%s [%s], %s;", load_guard, tvm_access_type(8 * c->bytes), from.name,
-                     operands);
-        return;
-    }
-    tvm_emit(e, "%sld.global.%s %s, [%s];", load_guard, tvm_access_type(8 * c->bytes), operands, from.name);
-    reg to = tvm_shared_address_of_coordinates(s, at, none);
-    tvm_emit(e, "%sst.shared.%s [%s+%u], %s;", store_guard, tvm_access_type(8 * c->bytes), to.name,
-             e->k->slots[s->tile.slot].shared_offset, operands);
+    for (uint32_t i = 0; i < c->pieces; i++) move_piece(c, s, &m, i);
 }
 
 static tvm_status copy_elements(copy *c, shared_access *s, turn_base *base, const char *refused) {
-    cut(c, c->bytes, row_of(c));
+    unsigned bytes = c->bits < 8 ? 1 : c->bits / 8;
+    cut(c, bytes, row_of(c));
     uint64_t turns = (c->chunks + c->members - 1) / c->members;
     for (uint64_t i = 0; i < turns; i++) {
         turn t = turn_from(c, i * c->members);
@@ -374,7 +407,7 @@ static tvm_status copy_elements(copy *c, shared_access *s, turn_base *base, cons
                 c->adds       ? "ld.shared and red.global by element"
                 : c->is_store ? "ld.shared and st.global by element"
                               : "ld.global and st.shared by element",
-                8 * c->bytes, 2 * (unsigned)turns, -1, refused);
+                8 * bytes, 2 * (unsigned)turns * c->pieces, -1, refused);
     return TVM_OK;
 }
 
@@ -388,7 +421,7 @@ static void read_operands(emitter *e, const thread_copy *operands, copy *c) {
     c->source = c->is_store ? operands->target : operands->source;
     c->tile_rank = operands->tile->value;
     for (unsigned d = 0; d < c->tile_rank; d++) c->tile[d] = operands->tile[1 + d].value;
-    c->bytes = tvm_slot_dtype(e->k, c->target->value).bits / 8;
+    c->bits = tvm_slot_dtype(e->k, c->target->value).bits;
     c->threads = c->members = tvm_team_threads(e->team);
     if (c->is_store) c->hint = tvm_cache_hint(e, operands->evict);
     for (unsigned d = 0; d < c->tile_rank; d++) c->parts[d] = is_cut ? warps[1 + d].value : 1;
@@ -405,6 +438,8 @@ tvm_status tvm_emit_thread_copy(emitter *e, const thread_copy *operands, bool *i
     if (!base) return tvm_diag_no_memory(e->k->diags);
     tvm_shared_access_open(e, &s, c.target->value, c.target + 1, c.tile_rank, c.tile, c.threads);
     s.guarded = tvm_shared_guard(e, c.target->value, c.target + 1, c.tile_rank, c.tile);
+    uint32_t column = c.source[e->k->kernel->slots[c.source->value].rank].value;
+    if (tvm_emit_byte_guard(e, column, c.bits)) s.guarded = true;
     tvm_status status = TVM_OK;
     unsigned chunk_bytes = 16;
     for (; chunk_bytes >= 4; chunk_bytes /= 2) {

@@ -10,6 +10,7 @@
 #include "emit_bulk_run.h"
 #include "emit_mbarrier.h"
 #include "global_access.h"
+#include "numbers.h"
 #include "shared_access.h"
 
 /* No extent is greater, and no box that begins there ends above what 32 bits hold. */
@@ -57,8 +58,8 @@ static bool plan_part(emitter *e, const bulk_operands *o, const block_group *gro
         unsigned dim = plan->tile.lead + d;
         if (plan->tile.modes[dim] != 1 || plan->factor != 1) continue;
         part->stride = part->tile.extent[d] * plan->tile.layout->mode_stride[plan->tile.first[dim]];
-        uint64_t wanted = tvm_bulk_alignment(plan->tile.layout, 8 * plan->tile.bytes);
-        if ((uint64_t)part->stride * plan->tile.bytes % wanted == 0) return true;
+        uint64_t wanted = tvm_bulk_alignment(plan->tile.layout, plan->tile.bits);
+        if ((uint64_t)part->stride * plan->tile.bits % (8 * wanted) == 0) return true;
     }
     *part = (part_of_tile){.tile = o->tile};
     return tvm_bulk_plan_make(e->k, &part->tile, BULK_LOAD, plan, why);
@@ -139,16 +140,17 @@ static engine open_engine(emitter *e, const bulk_operands *o, bulk_plan *plan, u
     for (unsigned d = 0; d < g.rank; d++) g.index[d] = coordinate(e, plan, d);
     unsigned inner = tvm_abi_map_dim(&plan->map, 0);
     if (plan->factor > 1)
-        g.index[inner] = word_op(e, "shr.s32", g.index[inner],
-                                 plan->factor == 2   ? 1
-                                 : plan->factor == 4 ? 2
-                                                     : 3);
+        g.index[inner] = word_op(e, "shr.s32", g.index[inner], tvm_log2_floor(plan->factor));
     g.shared = tvm_shared_base(e);
     if (plan->tile.has_dynamic) {
-        reg address = tvm_new_r(e);
         shared_access shared = {.e = e, .tile = plan->tile};
-        tvm_emit(e, "mad.lo.u32 %s, %s, %u, %s;", address.name, tvm_shared_dynamic(&shared).name,
-                 plan->tile.bytes, g.shared.name);
+        reg address = tvm_new_r(e), dynamic = tvm_shared_dynamic(&shared);
+        if (plan->tile.bytes > 0)
+            tvm_emit(e, "mad.lo.u32 %s, %s, %u, %s;", address.name, dynamic.name, plan->tile.bytes,
+                     g.shared.name);
+        else
+            tvm_emit(e, "add.u32 %s, %s, %s;", address.name,
+                     tvm_shared_packed_bytes(e, &plan->tile, dynamic).name, g.shared.name);
         g.shared = address;
     }
     return g;
@@ -169,7 +171,7 @@ static uint32_t place_box(emitter *e, const bulk_operands *o, const bulk_plan *p
         used += (size_t)snprintf(coordinates + used, 96 - used, "%s%s", used ? ", " : "", index.name);
     }
     return e->k->slots[o->tile.shared->value].shared_offset +
-           (plan->tile.constant + tvm_shared_linear(&plan->tile, at)) * plan->tile.bytes;
+           tvm_shared_bytes_of(&plan->tile, plan->tile.constant + tvm_shared_linear(&plan->tile, at));
 }
 
 static void start_box(emitter *e, const bulk_operands *o, const bulk_plan *plan, const engine *g,
@@ -206,8 +208,8 @@ static void aim(emitter *e, const block_group *group, const part_of_tile *part, 
     unsigned d = plan->dim[part->dim];
     tvm_emit(e, "mad.lo.u32 %s, %s, %u, %s;", index.name, place.name, part->tile.extent[part->dim],
              g->index[d].name);
-    tvm_emit(e, "mad.lo.u32 %s, %s, %u, %s;", shared.name, place.name, part->stride * plan->tile.bytes,
-             g->shared.name);
+    tvm_emit(e, "mad.lo.u32 %s, %s, %u, %s;", shared.name, place.name,
+             tvm_shared_bytes_of(&plan->tile, part->stride), g->shared.name);
     g->index[d] = index;
     g->shared = shared;
 }

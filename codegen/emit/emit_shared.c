@@ -51,16 +51,23 @@ static void open_lanes(emitter *e, tile_transfer *t) {
     }
 }
 
+/* The element, the first of a run of whole bytes, that the access begins with, or *rest bytes behind it. */
+static uint32_t element_of(const shared_tile *s, const access *a, uint32_t *rest) {
+    uint32_t whole = tvm_bits_whole(s->bits), bytes = whole * s->bits / 8, first = (uint32_t)(a->offset / 8);
+    *rest = first % bytes;
+    return first / bytes * whole;
+}
+
 /* Of the warp that has most. */
 static unsigned access_conflicts(const tile_transfer *t, const access *a) {
-    uint32_t address[32],
-        constant = (uint32_t)(a->offset / 8) / t->shared.tile.bytes + t->shared.tile.constant;
+    uint32_t address[32], rest, constant = element_of(&t->shared.tile, a, &rest) + t->shared.tile.constant;
     unsigned worst = 0;
     for (uint32_t warp = 0; warp + 32 <= t->shared.tile.threads; warp += 32) {
         for (unsigned lane = 0; lane < 32; lane++)
             address[lane] =
-                tvm_shared_swizzle(t->shared.tile.layout, t->lanes.offset[warp + lane] + constant) *
-                t->shared.tile.bytes;
+                rest + tvm_shared_bytes_of(&t->shared.tile,
+                                           tvm_shared_swizzle(t->shared.tile.layout,
+                                                              t->lanes.offset[warp + lane] + constant));
         unsigned conflicts = tvm_shared_conflicts(address, 32, a->width);
         if (conflicts > worst) worst = conflicts;
     }
@@ -70,10 +77,10 @@ static unsigned access_conflicts(const tile_transfer *t, const access *a) {
 static void emit_access(emitter *e, tile_transfer *t, const access_plan *plan, const access *a, bool is_load,
                         reg units[4]) {
     char operands[64];
-    uint32_t plus;
-    reg address =
-        tvm_shared_address(&t->shared, &t->lanes, (uint32_t)(a->offset / 8) / t->shared.tile.bytes, &plus);
+    uint32_t plus, rest, element = element_of(&t->shared.tile, a, &rest);
+    reg address = tvm_shared_address(&t->shared, &t->lanes, element, &plus);
     address = reach(e, t, address);
+    plus += rest;
     if (is_load) {
         tvm_access_load_registers(e, plan, a, t->slot, units);
         tvm_emit(e, "ld.%s.%s %s, [%s+%u];", space_of(t), tvm_access_type(a->width),
@@ -83,6 +90,11 @@ static void emit_access(emitter *e, tile_transfer *t, const access_plan *plan, c
         tvm_emit(e, "%sst.%s.%s [%s+%u], %s;", t->guard, space_of(t), tvm_access_type(a->width), address.name,
                  plus, tvm_access_operands(units, a->units, operands));
     }
+}
+
+/* The greatest that divides it. */
+static unsigned power_of_two(unsigned value) {
+    return value & (~value + 1);
 }
 
 static tvm_status plan_of(emitter *e, tile_transfer *t, access_plan *plan) {
@@ -95,10 +107,11 @@ static tvm_status plan_of(emitter *e, tile_transfer *t, access_plan *plan) {
         tvm_layout_map(t->layout, 0, i, coordinate);
         offset[i] = tvm_shared_linear(&t->shared.tile, coordinate);
     }
-    unsigned bits = 8 * t->shared.tile.bytes;
-    unsigned align = tvm_shared_alignment(&t->shared.tile, t->lanes.offset) * bits,
-             run = tvm_shared_run(&t->shared.tile) * bits;
+    unsigned bits = t->shared.tile.bits;
+    unsigned align = power_of_two(tvm_shared_alignment(&t->shared.tile, t->lanes.offset) * bits),
+             run = power_of_two(tvm_shared_run(&t->shared.tile) * bits);
     if (align > 128) align = 128;
+    if (align < 8) align = 8; /* a sum whose parts are inside of bytes, which begins at one: it is guarded */
     if (status == TVM_OK)
         status =
             tvm_access_plan_make(e->k, locals, bits, offset, class_id, align, run < 128 ? run : 128, plan);
@@ -147,53 +160,64 @@ static tvm_status transfer_planned(emitter *e, tile_transfer *t, bool is_load, c
 
 /* ---- layouts with several modes in a dimension: every element's address on its own ---- */
 
+/* The plan of one element, or run of elements that are whole bytes, moved to local i's place. */
+static void move_fields(access_plan *plan, const field *fields, uint32_t i, unsigned bits) {
+    for (uint32_t k = 0; k < plan->field_count; k++) {
+        uint64_t bit = (uint64_t)i * bits + fields[k].word * UINT64_C(32) + fields[k].word_bit;
+        plan->fields[k].word = (uint32_t)(bit / 32);
+        plan->fields[k].word_bit = (uint8_t)(bit % 32);
+    }
+}
+
+static void transfer_element(emitter *e, tile_transfer *t, access_plan *plan, const access *a, reg address,
+                             bool *started, bool is_load) {
+    char operands[64];
+    reg units[4];
+    uint32_t plus = e->k->slots[t->shared.tile.slot].shared_offset + (uint32_t)(a->offset / 8);
+    if (is_load) {
+        tvm_access_load_registers(e, plan, a, t->slot, units);
+        tvm_emit(e, "ld.%s.%s %s, [%s+%u];", space_of(t), tvm_access_type(a->width),
+                 tvm_access_operands(units, a->units, operands), address.name, plus);
+        tvm_access_spread(e, plan, a, t->slot, units, started);
+    } else {
+        tvm_access_gather(e, plan, a, t->slot, units);
+        tvm_emit(e, "%sst.%s.%s [%s+%u], %s;", t->guard, space_of(t), tvm_access_type(a->width), address.name,
+                 plus, tvm_access_operands(units, a->units, operands));
+    }
+}
+
 static tvm_status transfer_elements(emitter *e, tile_transfer *t, bool is_load) {
-    uint32_t locals = tvm_layout_locals(t->layout);
-    unsigned bits = 8 * t->shared.tile.bytes;
+    enum { FIELDS = 64 };
+    uint32_t locals = tvm_layout_locals(t->layout), whole = tvm_bits_whole(t->shared.tile.bits);
+    unsigned bits = t->shared.tile.bits, run = whole * bits;
     reg part[TVM_MAX_RANK] = {{""}};
-    int64_t zero = 0;
-    uint32_t class_zero = 0;
+    int64_t offset[8];
+    uint32_t class_zero[8] = {0};
+    field fields[FIELDS];
     access_plan plan;
     for (unsigned d = 0; d < t->shared.tile.tile_rank; d++)
         if (!tvm_thread_coordinate(e, t->layout, d, &part[d])) part[d].name[0] = '\0';
+    for (uint32_t i = 0; i < whole; i++) offset[i] = i;
     bool *started = calloc(e->slots[t->slot].words + (size_t)1, sizeof *started);
     if (!started) return tvm_diag_no_memory(e->k->diags);
-    tvm_status status =
-        tvm_access_plan_make(e->k, 1, bits, &zero, &class_zero, bits < 128 ? bits : 128, 128, &plan);
-    for (uint32_t i = 0; i < locals && status == TVM_OK; i++) {
+    unsigned align = whole > 1 ? 8 : bits < 128 ? bits : 128;
+    tvm_status status = tvm_access_plan_make(e->k, whole, bits, offset, class_zero, align, 128, &plan);
+    if (status == TVM_OK) memcpy(fields, plan.fields, plan.field_count * sizeof *fields);
+    for (uint32_t i = 0; i < locals && status == TVM_OK; i += whole) {
         uint32_t constant[TVM_MAX_RANK];
-        char operands[64];
-        reg units[4];
         tvm_layout_map(t->layout, 0, i, constant);
         reg address = reach(e, t, tvm_shared_address_of_coordinates(&t->shared, part, constant));
-        /* The plan of one element, moved to element i's place. */
-        field moved[4];
-        uint32_t count = plan.field_count < 4 ? plan.field_count : 4;
-        memcpy(moved, plan.fields, count * sizeof *moved);
-        for (uint32_t k = 0; k < count; k++) {
-            uint64_t bit = (uint64_t)i * bits + moved[k].word * UINT64_C(32) + moved[k].word_bit;
-            plan.fields[k].word = (uint32_t)(bit / 32);
-            plan.fields[k].word_bit = (uint8_t)(bit % 32);
-        }
-        if (is_load) {
-            tvm_access_load_registers(e, &plan, plan.accesses, t->slot, units);
-            tvm_emit(e, "ld.%s.%s %s, [%s+%u];", space_of(t), tvm_access_type(bits),
-                     tvm_access_operands(units, plan.accesses->units, operands), address.name,
-                     e->k->slots[t->shared.tile.slot].shared_offset);
-            tvm_access_spread(e, &plan, plan.accesses, t->slot, units, started);
-        } else {
-            tvm_access_gather(e, &plan, plan.accesses, t->slot, units);
-            tvm_emit(e, "%sst.%s.%s [%s+%u], %s;", t->guard, space_of(t), tvm_access_type(bits), address.name,
-                     e->k->slots[t->shared.tile.slot].shared_offset,
-                     tvm_access_operands(units, plan.accesses->units, operands));
-        }
-        memcpy(plan.fields, moved, count * sizeof *moved);
+        move_fields(&plan, fields, i, bits);
+        for (uint32_t a = 0; a < plan.count; a++)
+            transfer_element(e, t, &plan, &plan.accesses[a], address, started, is_load);
     }
     char name[64];
+    unsigned width = whole > 1 ? 8 : bits;
     snprintf(name, sizeof name, "%s.%s.%s by element%s", is_load ? "ld" : "st", space_of(t),
-             tvm_access_type(bits), t->shared.guarded ? " guarded" : "");
+             tvm_access_type(width), t->shared.guarded ? " guarded" : "");
     if (status == TVM_OK)
-        tvm_explain(e, name, bits, locals, -1, "wider: a dimension of the shared layout has several modes");
+        tvm_explain(e, name, width, locals / whole * (run > width ? run / width : 1), -1,
+                    "wider: a dimension of the shared layout has several modes");
     free(started);
     tvm_access_plan_free(&plan);
     return status;

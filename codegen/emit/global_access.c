@@ -262,8 +262,7 @@ reg tvm_global_pointer(global_access *g, const uint32_t coordinate[TVM_MAX_RANK]
 
 reg tvm_global_near_pointer(global_access *g, const uint32_t coordinate[TVM_MAX_RANK], int64_t *add_bytes) {
     enum { REACH = 4096 };
-    int64_t bytes = tvm_global_offset(&g->tile, coordinate) * tvm_global_bytes(&g->tile),
-            first = bytes / REACH * REACH;
+    int64_t bytes = tvm_global_offset(&g->tile, coordinate) * g->tile.bits / 8, first = bytes / REACH * REACH;
     *add_bytes = bytes - first - REACH / 2;
     /* One pointer a row is enough. */
     reg pointer = pointer_to(g, coordinate, REACH / 2);
@@ -333,20 +332,7 @@ bool tvm_global_last(global_access *g, reg *at, reg *limit) {
 }
 
 bool tvm_global_guard_bytes(global_access *g) {
-    emitter *e = g->e;
-    uint32_t index = g->tile.index[g->tile.rank - 1].value;
-    uint64_t whole = 8 / tvm_fact_gcd(g->tile.bits, 8);
-    if (tvm_fact_divisor(e->k, index) % whole == 0) return false;
-    reg at = tvm_emit_expr(e, index), rest = tvm_new_r(e), p = tvm_new_pred(e);
-    if (e->k->kernel->exprs[index].type.bits == 64) {
-        reg narrow = tvm_new_r(e);
-        tvm_emit(e, "cvt.u32.u64 %s, %s;", narrow.name, at.name);
-        at = narrow;
-    }
-    tvm_emit(e, "and.b32 %s, %s, %u;", rest.name, at.name, (unsigned)whole - 1);
-    tvm_emit(e, "setp.ne.u32 %s, %s, 0;", p.name, rest.name);
-    tvm_emit_trap(e, p, true);
-    return true;
+    return tvm_emit_byte_guard(g->e, g->tile.index[g->tile.rank - 1].value, g->tile.bits);
 }
 
 reg tvm_global_element(global_access *g, unsigned d, reg index, bool is_wide, reg *inside) {

@@ -37,7 +37,7 @@ void tvm_global_open(emitter *e, global_access *g, uint32_t slot, const tvm_oper
 /* The address of the constant coordinates in the dimensions without a constant stride. */
 reg tvm_global_pointer(global_access *g, const uint32_t coordinate[TVM_MAX_RANK]);
 /* The same for instructions that take constants of -2048 to 2047 bytes: a pointer in the middle of the 4096
- * bytes that the whole address lies in, and what is added to it. For elements of whole bytes. */
+ * bytes that the whole address lies in, and what is added to it. For coordinates at whole bytes. */
 reg tvm_global_near_pointer(global_access *g, const uint32_t coordinate[TVM_MAX_RANK], int64_t *add_bytes);
 /* Of whole_bytes: traps where the index of the last dimension, which is not known to, begins inside a byte.
  * False: it cannot. */

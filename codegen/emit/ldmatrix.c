@@ -106,9 +106,9 @@ static unsigned group_conflicts(const matrices *m, const shared_lanes *rows, uin
     unsigned worst = 0;
     for (uint32_t warp = 0; warp < m->tile->threads; warp += 32) {
         for (unsigned lane = 0; lane < 32; lane++)
-            address[lane] = tvm_shared_swizzle(m->tile->layout,
-                                               rows->offset[warp + lane] + constant + m->tile->constant) *
-                            m->tile->bytes;
+            address[lane] = tvm_shared_bytes_of(
+                m->tile, tvm_shared_swizzle(m->tile->layout,
+                                            rows->offset[warp + lane] + constant + m->tile->constant));
         unsigned conflicts = tvm_shared_conflicts(address, 8 * count, 128);
         if (conflicts > worst) worst = conflicts;
     }
@@ -162,8 +162,8 @@ static bool emit_matrices(emitter *e, const char *what, shared_access *access, c
     char fewer[80];
     uint32_t locals = tvm_layout_locals(layout);
     refused[0] = '\0';
-    if (tile->bytes == 0 || tile->bytes > WORD_BYTES) return false;
-    uint32_t in_word = WORD_BYTES / tile->bytes, forms = tile->bytes == 2 ? 2 : 1;
+    if (tile->bits > 8 * WORD_BYTES || 8 * WORD_BYTES % tile->bits != 0) return false;
+    uint32_t in_word = 8 * WORD_BYTES / tile->bits, forms = tile->bytes == 2 ? 2 : 1;
     if (locals % in_word != 0 || tile->threads % 32 != 0) {
         if (tile->bytes == 2) snprintf(refused, 200, "%s: an odd number of elements a thread", what);
         return false;
@@ -187,7 +187,7 @@ static bool emit_matrices(emitter *e, const char *what, shared_access *access, c
                       .lanes = lanes,
                       .slot = slot,
                       .words = locals / in_word,
-                      .in_row = ROW_BYTES / tile->bytes,
+                      .in_row = 8 * ROW_BYTES / tile->bits,
                       .in_word = in_word,
                       .constant = constant,
                       .transposed = form == 1};

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "analysis.h"
+#include "numbers.h"
 
 bool tvm_shared_part(emitter *e, const shared_tile *s, unsigned d, reg at, reg *offset) {
     unsigned dim = s->lead + d;
@@ -25,7 +26,7 @@ bool tvm_shared_guard(emitter *e, uint32_t slot, const tvm_operand *index, unsig
                       const uint32_t *tile) {
     const tvm_shared_layout *layout = tvm_slot_shared_layout(e->k, slot);
     unsigned lead = layout->rank - tile_rank;
-    bool guarded = false;
+    bool guarded = tvm_emit_byte_guard(e, index[layout->rank - 1].value, tvm_slot_dtype(e->k, slot).bits);
     for (unsigned d = 0; d < layout->rank; d++) {
         uint32_t extent = d < lead ? 1 : tile[d - lead], room = layout->shape[d] - extent;
         if (tvm_fact_at_most(e->k, index[d].value, room)) continue;
@@ -73,6 +74,32 @@ reg tvm_shared_dynamic(shared_access *a) {
     return a->dynamic;
 }
 
+/* As tvm_shared_packed_bytes, in registers of the prologue. */
+static reg pure_packed_bytes(emitter *e, const shared_tile *s, reg elements) {
+    unsigned whole = tvm_bits_whole(s->bits);
+    reg runs = tvm_pure(e, 'r', "shr.s32 $, %s, %u;", elements.name, tvm_log2_floor(whole));
+    return tvm_pure_scale(e, runs, whole * s->bits / 8);
+}
+
+reg tvm_shared_packed_bytes(emitter *e, const shared_tile *s, reg elements) {
+    unsigned whole = tvm_bits_whole(s->bits), bytes = whole * s->bits / 8, shift = tvm_log2_floor(whole);
+    reg runs = tvm_new_r(e), out = tvm_new_r(e);
+    tvm_emit(e, "shr.s32 %s, %s, %u;", runs.name, elements.name, shift);
+    if (bytes == 1) return runs;
+    tvm_emit(e, "mul.lo.s32 %s, %s, %u;", out.name, runs.name, bytes);
+    return out;
+}
+
+/* out = elements * bytes + address */
+static reg add_elements(emitter *e, const shared_tile *s, reg out, reg elements, reg address) {
+    if (s->bytes > 0)
+        tvm_emit(e, "mad.lo.s32 %s, %s, %u, %s;", out.name, elements.name, s->bytes, address.name);
+    else
+        tvm_emit(e, "add.s32 %s, %s, %s;", out.name, tvm_shared_packed_bytes(e, s, elements).name,
+                 address.name);
+    return out;
+}
+
 /* swizzle(offset) * bytes + start of the tensor, for an offset known at kernel entry. */
 static reg fixed_address(shared_access *a, reg offset) {
     emitter *e = a->e;
@@ -83,7 +110,8 @@ static reg fixed_address(shared_access *a, reg offset) {
         reg bits = tvm_pure(e, 'r', "and.b32 $, %s, %u;", high.name, mask);
         offset = tvm_pure(e, 'r', "xor.b32 $, %s, %s;", offset.name, bits.name);
     }
-    reg bytes = tvm_pure_scale(e, offset, a->tile.bytes);
+    reg bytes =
+        a->tile.bytes > 0 ? tvm_pure_scale(e, offset, a->tile.bytes) : pure_packed_bytes(e, &a->tile, offset);
     return tvm_pure(e, 'r', "add.s32 $, %s, %s;", bytes.name, tvm_shared_base(e).name);
 }
 
@@ -99,8 +127,7 @@ static reg moving_address(shared_access *a, reg offset) {
         tvm_emit(e, "xor.b32 %s, %s, %s;", mixed.name, offset.name, bits.name);
         offset = mixed;
     }
-    tvm_emit(e, "mad.lo.s32 %s, %s, %u, %s;", out.name, offset.name, a->tile.bytes, tvm_shared_base(e).name);
-    return out;
+    return add_elements(e, &a->tile, out, offset, tvm_shared_base(e));
 }
 
 /* Address register of lane offset + constant, the run-time part included. */
@@ -113,8 +140,7 @@ static reg make_address(shared_access *a, const shared_lanes *lanes, uint32_t co
         reg address = fixed_address(a, offset);
         if (!s->has_dynamic) return address;
         reg dynamic = tvm_shared_dynamic(a), out = tvm_new_r(e);
-        tvm_emit(e, "mad.lo.s32 %s, %s, %u, %s;", out.name, dynamic.name, s->bytes, address.name);
-        return out;
+        return add_elements(e, s, out, dynamic, address);
     }
     reg offset = tvm_shared_dynamic(a), sum = tvm_new_r(e);
     if (lanes->varies) {
@@ -159,10 +185,10 @@ reg tvm_shared_address(shared_access *a, shared_lanes *lanes, uint32_t constant,
     constant += s->constant;
     whole = constant - constant % period;
     constant -= whole;
-    start += whole * s->bytes;
+    start += tvm_shared_bytes_of(s, whole);
     for (unsigned i = 0; i < lanes->group_count; i++) {
         if (!same_group(s, lanes, constant, lanes->groups[i].constant, &difference)) continue;
-        *plus = start + difference * s->bytes;
+        *plus = start + tvm_shared_bytes_of(s, difference);
         return lanes->groups[i].address;
     }
     reg address = make_address(a, lanes, constant);

@@ -33,10 +33,13 @@ bool tvm_shared_access_open(emitter *e, shared_access *a, uint32_t slot, const t
                             unsigned tile_rank, const uint32_t *extent, uint32_t threads);
 
 /* Traps where a tile of these extents (the tensor's last dimensions) at run-time indices is not inside of its
- * shared tensor; emits nothing for what is proved. Whatever reads or writes a shared tile calls it first.
- * True: something is tested. */
+ * shared tensor, or begins inside a byte; emits nothing for what is proved. Whatever reads or writes a shared
+ * tile calls it first. True: something is tested. */
 bool tvm_shared_guard(emitter *e, uint32_t slot, const tvm_operand *index, unsigned tile_rank,
                       const uint32_t *tile);
+
+/* The bytes of so many elements (%r) that are narrower than a byte: whole bytes. */
+reg tvm_shared_packed_bytes(emitter *e, const shared_tile *s, reg elements);
 
 /* The run-time part of the indices as a linear offset, in elements. */
 reg tvm_shared_dynamic(shared_access *a);

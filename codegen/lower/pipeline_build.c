@@ -118,7 +118,9 @@ static void make_ring(lowering *l, uint32_t slot, uint32_t stages) {
     const tvm_shared_layout *tile = &l->program->shared_layouts[tensor->layout];
     uint32_t shape[TVM_MAX_RANK] = {stages}, size[TVM_MAX_MODES] = {stages}, stride[TVM_MAX_MODES];
     unsigned period = tile->swizzle_bits ? tile->swizzle_base + tile->swizzle_shift + tile->swizzle_bits : 0;
-    uint64_t align = tvm_shared_tensor_alignment(tile, tensor->dtype.bits) * 8 / tensor->dtype.bits;
+    unsigned bits = tensor->dtype.bits;
+    uint64_t align = tvm_shared_tensor_alignment(tile, bits); /* bytes, then elements that are whole ones */
+    align = bits < 8 ? align * tvm_bits_whole(bits) : align * 8 / bits;
     if (align < UINT64_C(1) << period) align = UINT64_C(1) << period;
     tvm_shared_layout ring;
     memcpy(shape + 1, tile->shape, tile->rank * sizeof *shape);

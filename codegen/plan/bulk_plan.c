@@ -12,9 +12,11 @@
 /* Bytes that a box begins at a multiple of; a swizzle of so many spans repeats itself. */
 enum { BOX_ALIGNMENT = 128, SPANS_OF_SWIZZLE = 8 };
 
-static unsigned swizzle_of(const tvm_shared_layout *layout, unsigned bytes) {
+enum { GRANULE_BITS = 8 * TVM_ABI_BOX_GRANULE, MAP_ELEMENT_BITS = 64 };
+
+static unsigned swizzle_of(const tvm_shared_layout *layout, unsigned bits) {
     if (layout->swizzle_bits == 0) return TVM_ABI_SWIZZLE_NONE;
-    bool chunks = bytes << layout->swizzle_base == TVM_ABI_BOX_GRANULE && layout->swizzle_shift == 3;
+    bool chunks = (uint64_t)bits << layout->swizzle_base == GRANULE_BITS && layout->swizzle_shift == 3;
     return chunks && layout->swizzle_bits <= 3 ? layout->swizzle_bits : TVM_ABI_SWIZZLES;
 }
 
@@ -23,7 +25,7 @@ static uint64_t span_of(unsigned swizzle) {
 }
 
 uint64_t tvm_bulk_alignment(const tvm_shared_layout *layout, unsigned bits) {
-    unsigned swizzle = bits % 8 ? TVM_ABI_SWIZZLES : swizzle_of(layout, bits / 8);
+    unsigned swizzle = swizzle_of(layout, bits);
     return swizzle == TVM_ABI_SWIZZLES       ? 0
            : swizzle == TVM_ABI_SWIZZLE_NONE ? BOX_ALIGNMENT
                                              : SPANS_OF_SWIZZLE * span_of(swizzle);
@@ -205,13 +207,12 @@ static unsigned row_of(const kernel_state *k, const tvm_slot *slot) {
     return slot->rank;
 }
 
-/* Bytes that the steps of all dimensions but that of rows are known to be multiples of. */
-static uint64_t steps_of(const kernel_state *k, const tvm_slot *slot, unsigned row, unsigned bytes) {
+/* Elements that the steps of all dimensions but that of rows are known to be multiples of. */
+static uint64_t steps_of(const kernel_state *k, const tvm_slot *slot, unsigned row) {
     uint64_t step = 0;
-    if (slot->form == TVM_FORM_ROW_MAJOR)
-        return slot->rank > 1 ? tvm_fact_divisor(k, slot->shape[row]) * bytes : 0;
+    if (slot->form == TVM_FORM_ROW_MAJOR) return slot->rank > 1 ? tvm_fact_divisor(k, slot->shape[row]) : 0;
     for (unsigned d = 0; d < slot->rank; d++)
-        if (d != row) step = tvm_fact_gcd(step, tvm_fact_divisor(k, slot->stride[d]) * bytes);
+        if (d != row) step = tvm_fact_gcd(step, tvm_fact_divisor(k, slot->stride[d]));
     return step;
 }
 
@@ -225,9 +226,9 @@ static bool order_tile(const bulk_tile *tile, bulk_plan *plan) {
     return plan->dim[plan->order[0]] == tvm_abi_map_dim(&plan->map, 0);
 }
 
-static bool global_fits(kernel_state *k, const bulk_tile *tile, bulk_plan *plan, unsigned bytes,
-                        char why[BULK_WHY_MAX]) {
+static bool global_fits(kernel_state *k, const bulk_tile *tile, bulk_plan *plan, char why[BULK_WHY_MAX]) {
     const tvm_slot *slot = mapped(k, tile);
+    unsigned bits = slot->dtype.bits;
     const char *name = name_of(k, tile->global->value);
     unsigned row = row_of(k, slot);
     if (!tvm_target_has(k->target, TVM_HAS_BULK)) {
@@ -252,18 +253,18 @@ static bool global_fits(kernel_state *k, const bulk_tile *tile, bulk_plan *plan,
                  "the tile has one element only of the dimension of %.60s that is rows in memory", name);
         return false;
     }
-    uint64_t step = steps_of(k, slot, row, bytes), first = divisor_of(k, plan, row) * bytes;
+    uint64_t step = steps_of(k, slot, row) * bits, first = divisor_of(k, plan, row) * bits;
     /* Else it is an illegal instruction, to an H200 (driver 580, CUDA 13.0). */
-    if (first % TVM_ABI_BOX_GRANULE != 0) {
+    if (first % GRANULE_BITS != 0) {
         snprintf(why, BULK_WHY_MAX,
                  "its rows are known to begin at multiples of %" PRIu64 " bytes only, not of 16",
-                 tvm_fact_gcd(first, TVM_ABI_BOX_GRANULE));
+                 tvm_fact_gcd(first, GRANULE_BITS) / 8);
         return false;
     }
-    if (step % TVM_ABI_BOX_GRANULE == 0) return true;
+    if (step % GRANULE_BITS == 0) return true;
     snprintf(why, BULK_WHY_MAX, "%s of %.60s are known to be multiples of %" PRIu64 " bytes only, not of 16",
              slot->form == TVM_FORM_ROW_MAJOR ? "rows" : "strides", name,
-             tvm_fact_gcd(step, TVM_ABI_BOX_GRANULE));
+             tvm_fact_gcd(step, GRANULE_BITS) / 8);
     return false;
 }
 
@@ -289,11 +290,10 @@ static bool begins_inside(const kernel_state *k, const bulk_tile *tile, bulk_pla
 
 /* Elements of the tensor that one of the map may be at most: rows and the tile's first coordinate are whole
  * ones. */
-static unsigned widest(const kernel_state *k, const bulk_tile *tile, const bulk_plan *plan, unsigned bytes,
-                       uint32_t run) {
+static unsigned widest(const kernel_state *k, const bulk_tile *tile, const bulk_plan *plan, uint32_t run) {
     const tvm_slot *slot = mapped(k, tile);
     unsigned row = plan->dim[plan->order[0]];
-    uint64_t whole = tvm_fact_gcd(8 / bytes, tvm_fact_divisor(k, slot->shape[row]));
+    uint64_t whole = tvm_fact_gcd(MAP_ELEMENT_BITS / plan->tile.bits, tvm_fact_divisor(k, slot->shape[row]));
     whole = tvm_fact_gcd(whole, divisor_of(k, plan, row));
     return (unsigned)tvm_fact_gcd(whole, run);
 }
@@ -316,21 +316,21 @@ static uint32_t row_run(const bulk_tile *tile, const bulk_plan *plan) {
 
 static bool row_box(const kernel_state *k, const bulk_tile *tile, bulk_way way, bulk_plan *plan,
                     char why[BULK_WHY_MAX]) {
-    unsigned bytes = plan->tile.bytes, last = plan->order[0];
-    uint32_t run = row_run(tile, plan), granule = TVM_ABI_BOX_GRANULE / bytes;
+    unsigned bits = plan->tile.bits, last = plan->order[0];
+    uint32_t run = row_run(tile, plan), granule = GRANULE_BITS / bits;
     if (plan->map.swizzle) {
-        plan->box[last] = (uint32_t)span_of(plan->map.swizzle) / bytes;
+        plan->box[last] = 8 * (uint32_t)span_of(plan->map.swizzle) / bits;
         if (run == plan->box[last]) return true;
         snprintf(why, BULK_WHY_MAX,
                  "%u bytes of a row are contiguous in shared memory, a swizzle of %u bytes wants as many",
-                 run * bytes, plan->box[last] * bytes);
+                 tvm_shared_bytes_of(&plan->tile, run), tvm_shared_bytes_of(&plan->tile, plan->box[last]));
         return false;
     }
-    if (run > TVM_ABI_BOX_EXTENT && way != BULK_ADD) plan->factor = widest(k, tile, plan, bytes, run);
+    if (run > plan->factor * TVM_ABI_BOX_EXTENT && way != BULK_ADD) plan->factor = widest(k, tile, plan, run);
     plan->box[last] = part_of(run, plan->factor * TVM_ABI_BOX_EXTENT, granule);
     if (plan->box[last] > 0) return true;
     snprintf(why, BULK_WHY_MAX, "%u bytes of a row are contiguous in shared memory, no multiple of 16",
-             run * bytes);
+             tvm_shared_bytes_of(&plan->tile, run));
     return false;
 }
 
@@ -352,17 +352,17 @@ static void other_boxes(const bulk_tile *tile, bulk_plan *plan) {
 /* Do all boxes begin where a box may? */
 static bool aligned(const bulk_tile *tile, const bulk_plan *plan, char why[BULK_WHY_MAX]) {
     const shared_tile *s = &plan->tile;
-    uint64_t wanted = tvm_bulk_alignment(s->layout, 8 * s->bytes),
+    uint64_t wanted = tvm_bulk_alignment(s->layout, s->bits),
              found = tvm_fact_gcd(s->constant, s->dynamic_divisor);
     for (uint32_t n = 1; n < plan->count; n++) {
         uint32_t at[TVM_MAX_RANK];
         tvm_bulk_box(tile, plan, n, at);
         found = tvm_fact_gcd(found, tvm_shared_linear(s, at));
     }
-    if (found * s->bytes % wanted == 0) return true;
+    if (found * s->bits % (8 * wanted) == 0) return true;
     snprintf(why, BULK_WHY_MAX,
              "its boxes begin at multiples of %" PRIu64 " bytes of shared memory, not of %" PRIu64,
-             tvm_fact_gcd(found * s->bytes, wanted), wanted);
+             tvm_fact_gcd(found * s->bits, 8 * wanted) / 8, wanted);
     return false;
 }
 
@@ -402,7 +402,7 @@ static void describe(const kernel_state *k, const bulk_tile *tile, bool is_writt
     uint32_t of = mapped_slot(k, tile), root = tvm_view_root(k->kernel, of);
     const tvm_slot *slot = &k->kernel->slots[of];
     unsigned last = plan->order[0];
-    uint32_t row = plan->box[last] * plan->tile.bytes;
+    uint32_t row = tvm_shared_bytes_of(&plan->tile, plan->box[last]);
     plan->map.tensor = (uint16_t)number_of(k, root);
     plan->map.view = (uint16_t)(of == root ? 0 : of + 1);
     plan->map.element = (uint8_t)element_of(slot->dtype, plan->factor, is_written);
@@ -419,10 +419,13 @@ bool tvm_bulk_plan_make(kernel_state *k, const bulk_tile *tile, bulk_way way, bu
     bool is_linear =
         tvm_shared_open(k, &plan->tile, tile->shared->value, tile->shared + 1, tile->rank, tile->extent, 1);
     const shared_tile *s = &plan->tile;
-    plan->box_bytes = s->bytes;
-    plan->map.swizzle = (uint8_t)swizzle_of(s->layout, s->bytes);
-    if (!global_fits(k, tile, plan, s->bytes, why) ||
-        (way != BULK_LOAD && !begins_inside(k, tile, plan, why)))
+    if (!tvm_is_power_of_two(s->bits)) {
+        snprintf(why, BULK_WHY_MAX, "elements of %u bits are no power of two of bits", s->bits);
+        return false;
+    }
+    plan->factor = tvm_bits_whole(s->bits);
+    plan->map.swizzle = (uint8_t)swizzle_of(s->layout, s->bits);
+    if (!global_fits(k, tile, plan, why) || (way != BULK_LOAD && !begins_inside(k, tile, plan, why)))
         return false;
     if (!is_linear || plan->map.swizzle == TVM_ABI_SWIZZLES) {
         snprintf(why, BULK_WHY_MAX, "%s",
@@ -432,10 +435,12 @@ bool tvm_bulk_plan_make(kernel_state *k, const bulk_tile *tile, bulk_way way, bu
     }
     if (!row_box(k, tile, way, plan, why)) return false;
     other_boxes(tile, plan);
+    uint32_t elements = 1;
     for (unsigned d = 0; d < tile->rank; d++) {
         plan->count *= tile->extent[d] / plan->box[d];
-        plan->box_bytes *= plan->box[d];
+        elements *= plan->box[d];
     }
+    plan->box_bytes = tvm_shared_bytes_of(s, elements);
     if (plan->count > BULK_BOXES) {
         snprintf(why, BULK_WHY_MAX,
                  "it is %u boxes, contiguous in shared memory, of at most 256 in a dimension", plan->count);

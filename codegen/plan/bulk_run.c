@@ -41,6 +41,7 @@ bool tvm_bulk_run_find(kernel_state *k, const bulk_tile *tile, bulk_run *r) {
     for (unsigned d = 0; d < tile->rank; d++) r->g.extent[d] = tile->extent[d];
     if (!tvm_shared_open(k, &r->s, tile->shared->value, tile->shared + 1, tile->rank, tile->extent, 1))
         return false;
+    if (r->s.bytes == 0) return false;
     tvm_global_tile_open(k, &r->g, tile->global->value, tile->global + 1, tile->rank);
     r->bytes = r->s.bytes;
     for (unsigned d = 0; d < tile->rank; d++) r->bytes *= tile->extent[d];

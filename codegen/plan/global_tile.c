@@ -63,11 +63,9 @@ static void find_strides(global_tile *g) {
 static uint64_t index_divisor(const global_tile *g, unsigned d) {
     if (tvm_global_is_tensor(g, d)) return 1;
     uint64_t divisor = tvm_fact_divisor(g->k, g->index[d].value);
-    unsigned rest = g->bits % 8;
-    if (g->whole_bytes && rest != 0 && d + 1 == g->rank && divisor != 0) {
-        uint64_t whole = 8 / tvm_fact_gcd(g->bits, 8);
+    uint64_t whole = tvm_bits_whole(g->bits);
+    if (g->whole_bytes && whole > 1 && d + 1 == g->rank && divisor != 0)
         divisor = divisor / tvm_fact_gcd(divisor, whole) * whole;
-    }
     return divisor;
 }
 

@@ -16,10 +16,14 @@ uint64_t tvm_shared_period(const tvm_shared_layout *layout) {
     return UINT64_C(1) << (layout->swizzle_base + layout->swizzle_shift + layout->swizzle_bits);
 }
 
+/* Elements beyond which neither runs nor alignment matter: 16 bytes of the narrowest. */
+static uint32_t most(const shared_tile *s) {
+    return s->bits < 8 ? 128 : 16;
+}
+
 uint32_t tvm_shared_run(const shared_tile *s) {
-    return s->layout->swizzle_bits == 0   ? 16
-           : s->layout->swizzle_base >= 4 ? 16
-                                          : UINT32_C(1) << s->layout->swizzle_base;
+    uint32_t run = UINT32_C(1) << (s->layout->swizzle_base < 7 ? s->layout->swizzle_base : 7);
+    return s->layout->swizzle_bits == 0 || run > most(s) ? most(s) : run;
 }
 
 /* ---- a dimension's modes ---- */
@@ -71,13 +75,23 @@ static uint32_t step_of(const shared_tile *s, unsigned d) {
     return s->modes[d] == 0 ? 0 : s->layout->mode_stride[s->first[d]] / inner_extent(s, d);
 }
 
+/* An index of the last dimension is taken to begin at a byte, as a sum: then both parts do, or all of it is
+ * the run-time part. */
+static void at_byte(const shared_tile *s, int64_t *constant, uint64_t *rest) {
+    uint64_t whole = tvm_bits_whole(s->bits);
+    if (whole == 1 || *rest == 0 || (*constant % (int64_t)whole == 0 && *rest % whole == 0)) return;
+    *constant = 0;
+    *rest = whole;
+}
+
 bool tvm_shared_open(kernel_state *k, shared_tile *s, uint32_t slot, const tvm_operand *index,
                      unsigned tile_rank, const uint32_t *extent, uint32_t threads) {
     *s = (shared_tile){.slot = slot, .layout = tvm_slot_shared_layout(k, slot), .index = index};
     s->rank = s->layout->rank;
     s->tile_rank = tile_rank;
     s->lead = s->rank - tile_rank;
-    s->bytes = tvm_slot_dtype(k, slot).bits / 8;
+    s->bits = tvm_slot_dtype(k, slot).bits;
+    s->bytes = s->bits / 8;
     s->threads = threads;
     s->linear = true;
     s->constant = k->slots[slot].shared_base;
@@ -86,6 +100,7 @@ bool tvm_shared_open(kernel_state *k, shared_tile *s, uint32_t slot, const tvm_o
         int64_t constant;
         uint64_t rest;
         tvm_fact_split(k, index[d].value, &constant, &rest);
+        if (d + 1 == s->rank) at_byte(s, &constant, &rest);
         s->constant_index[d] = constant;
         s->step[d] = step_of(s, d);
         if (!adds_up(s, d, constant, rest, d < s->lead ? 1 : extent[d - s->lead])) s->linear = false;
@@ -151,7 +166,7 @@ uint32_t tvm_shared_linear(const shared_tile *s, const uint32_t coordinate[TVM_M
 }
 
 uint32_t tvm_shared_alignment(const shared_tile *s, const uint32_t *lanes) {
-    uint64_t align = tvm_fact_gcd(16, s->dynamic_divisor);
+    uint64_t align = tvm_fact_gcd(most(s), s->dynamic_divisor);
     align = tvm_fact_gcd(align, s->constant);
     for (uint32_t t = 0; t < s->threads; t++) align = tvm_fact_gcd(align, lanes[t]);
     return (uint32_t)align;

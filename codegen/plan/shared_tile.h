@@ -12,9 +12,11 @@ typedef struct shared_tile {
     const tvm_shared_layout *layout;
     const tvm_operand *index;
     unsigned rank, tile_rank, lead;
-    unsigned bytes; /* of an element */
-    bool linear;    /* the offset is the sum of those of the index and of coordinates of the tile */
-    bool fixed;     /* the run-time part does not touch the swizzle */
+    unsigned bits; /* of an element */
+    unsigned
+        bytes;   /* the same; 0: it is narrower, and runs of tvm_bits_whole(bits) elements are whole bytes */
+    bool linear; /* the offset is the sum of those of the index and of coordinates of the tile */
+    bool fixed;  /* the run-time part does not touch the swizzle */
     uint8_t first[TVM_MAX_RANK], modes[TVM_MAX_RANK]; /* of each dimension, in the shared layout */
     uint32_t step[TVM_MAX_RANK]; /* linear: what the run-time part of an index is multiplied by */
     uint32_t constant;           /* linear offset of the constant parts of the indices */
@@ -32,12 +34,18 @@ bool tvm_shared_open(kernel_state *k, shared_tile *s, uint32_t slot, const tvm_o
  * part. */
 bool tvm_shared_open_layout(kernel_state *k, shared_tile *s, uint32_t slot, const tvm_operand *index,
                             const tvm_layout *layout);
+/* Bytes that elements, whole ones, take. */
+static inline uint32_t tvm_shared_bytes_of(const shared_tile *s, uint32_t elements) {
+    return (uint32_t)((int64_t)(int32_t)elements * s->bits /
+                      8); /* sums of parts may be negative in between */
+}
 uint32_t tvm_shared_swizzle(const tvm_shared_layout *layout, uint32_t offset);
 /* Elements after which the swizzle repeats itself. */
 uint64_t tvm_shared_period(const tvm_shared_layout *layout);
 /* Largest power of two of elements such that aligned runs stay contiguous: 2^base under a swizzle. */
 uint32_t tvm_shared_run(const shared_tile *s);
-/* Alignment in elements (a power of two up to 16) of lane offsets plus the run-time part. */
+/* Alignment in elements (a power of two up to 16, of packed ones 128) of lane offsets plus the run-time part.
+ */
 uint32_t tvm_shared_alignment(const shared_tile *s, const uint32_t *lanes);
 /* Elements of a dimension that are neighbours before the swizzle, from multiples of as many on; those of the
  * last one. */

@@ -31,6 +31,14 @@ static inline interp_width interp_width_of(tvm_dtype type) {
     return (interp_width){.type = type, .bits = type.bits, .bytes = tvm_dtype_container(type)};
 }
 
+/* Of a shared tensor as the container: its elements lie in containers there, of as many bytes as on the dense
+ * side, also those that are packed on the device. */
+static inline interp_width interp_shared_width_of(tvm_dtype type) {
+    interp_width width = interp_width_of(type);
+    width.bits = 8 * width.bytes;
+    return width;
+}
+
 /* INTERP_COMBINE: a store, after which the container's element is combine(element, what is stored). */
 typedef enum interp_direction { INTERP_LOAD, INTERP_STORE, INTERP_COMBINE } interp_direction;
 

@@ -93,6 +93,10 @@ tvm_status tvm_interp_start_copy(interp_context *context, const interp_insn *ins
     if (status == TVM_OK)
         status = tvm_interp_inside(context, insn, plan->target, plan->target_rank, plan->target_shape,
                                    copy.target, plan->tile_rank, plan->tile);
+    if (status == TVM_OK)
+        status = tvm_interp_at_byte(context, insn, plan->target, copy.target[plan->target_rank - 1]);
+    if (status == TVM_OK)
+        status = tvm_interp_at_byte(context, insn, plan->source, copy.source[plan->source_rank - 1]);
     return status == TVM_OK ? tvm_interp_add_copy(context, insn, copies, &copy) : status;
 }
 
@@ -157,11 +161,12 @@ static void perform_apart(const interp_block *block, const interp_copy *copy, in
     const interp_box far = tvm_interp_box_make(plan->source_rank, global->shape, global->stride, copy->source,
                                                plan->tile_rank, plan->tile, dense);
     const interp_box near = target_box(copy, dense);
+    const interp_width apart = interp_shared_width_of(plan->width.type);
     uint8_t *shared = interp_tensor(block, plan->target);
     bool is_load = way == INTERP_LOAD;
     count_copy(block, plan, &far, is_load);
     if (is_load) tvm_interp_box_move(far, INTERP_LOAD, plan->width, global->data, block->scratch);
-    tvm_interp_box_move(near, is_load ? INTERP_STORE : INTERP_LOAD, plan->width, shared, block->scratch);
+    tvm_interp_box_move(near, is_load ? INTERP_STORE : INTERP_LOAD, apart, shared, block->scratch);
     if (!is_load) tvm_interp_box_move(far, way, plan->width, global->data, block->scratch);
 }
 

@@ -383,6 +383,11 @@ tvm_status tvm_interp_inside(const interp_context *context, const interp_insn *i
                              unsigned rank, const int64_t *shape, const int64_t *start, unsigned tile_rank,
                              const int64_t *tile);
 
+/* A fault where an index of the last dimension of a tensor, of elements narrower than a byte, is inside one.
+ */
+tvm_status tvm_interp_at_byte(const interp_context *context, const interp_insn *insn, uint32_t slot,
+                              int64_t column);
+
 /* Value of a scalar of a scalar type as an element's code of that type. */
 uint64_t tvm_interp_scalar_code(tvm_dtype type, tvm_scalar value);
 

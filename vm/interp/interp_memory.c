@@ -57,6 +57,15 @@ tvm_status tvm_interp_inside(const interp_context *context, const interp_insn *i
     return TVM_OK;
 }
 
+tvm_status tvm_interp_at_byte(const interp_context *context, const interp_insn *insn, uint32_t slot,
+                              int64_t column) {
+    const tvm_interp_kernel *k = context->block->kernel;
+    unsigned bits = interp_slot(k, slot)->dtype.bits;
+    if (column % tvm_bits_whole(bits) == 0) return TVM_OK;
+    return tvm_interp_fail(context, insn, "%s%s: index %lld of elements of %u bits is inside a byte",
+                           interp_sigil(k, slot), interp_slot_name(k, slot), (long long)column, bits);
+}
+
 /* ---- allocation ---- */
 
 const tvm_operand *tvm_interp_given(const interp_insn *insn, uint32_t at) {
@@ -96,8 +105,9 @@ INTERP_NO_PLAN(ALLOC_SHARED)
 tvm_status tvm_interp_ALLOC_SHARED(interp_context *context, const interp_insn *insn) {
     const tvm_interp_kernel *k = context->block->kernel;
     uint32_t result = insn->source->result;
-    memset(interp_tensor(context->block, result), 0xff,
-           (size_t)k->extents[result] * tvm_dtype_container(interp_slot(k, result)->dtype));
+    tvm_dtype type = interp_slot(k, result)->dtype;
+    tvm_interp_fill(type, interp_tensor(context->block, result), k->extents[result],
+                    UINT64_MAX >> (64 - type.bits));
     return interp_sanitized(context) ? tvm_sanitize_alloc_shared(context, insn) : TVM_OK;
 }
 
@@ -148,7 +158,8 @@ static tvm_status plan_tile(tvm_interp_kernel *k, interp_insn *insn, uint32_t te
     if (container->kind != TVM_SLOT_GLOBAL) tvm_interp_shared_steps(k, plan->container, plan->stride);
     plan->split = k->split[plan->container];
     tvm_interp_row_major(plan->tile_rank, plan->tile, plan->dense);
-    plan->width = interp_width_of(container->dtype);
+    plan->width = container->kind == TVM_SLOT_GLOBAL ? interp_width_of(container->dtype)
+                                                     : interp_shared_width_of(container->dtype);
     plan->masked = mask < insn->source->count && insn->operands[mask].kind == TVM_OPERAND_SLOT;
     if (plan->masked) tvm_interp_plan_places(k, insn->operands, tensor, &insn->operands[mask], &plan->places);
     return TVM_OK;
@@ -236,13 +247,8 @@ tvm_status tvm_interp_STORE_GLOBAL(interp_context *context, const interp_insn *i
     if (plan->masked) return tvm_interp_move_places(context, insn, &plan->places, plan->tensor, false);
     tvm_status status = find_global_tile(context, insn, &tile);
     if (status != TVM_OK) return status;
-    int64_t column = tile.start[plan->rank - 1];
-    if (column % 8 * plan->width.bits % 8)
-        return tvm_interp_fail(context, insn, "%s%s: index %lld of elements of %u bits is inside a byte",
-                               interp_sigil(block->kernel, plan->container),
-                               interp_slot_name(block->kernel, plan->container), (long long)column,
-                               plan->width.bits);
-    status = sanitize_tile(context, insn, tile.where, SANITIZE_WRITE);
+    status = tvm_interp_at_byte(context, insn, plan->container, tile.start[plan->rank - 1]);
+    if (status == TVM_OK) status = sanitize_tile(context, insn, tile.where, SANITIZE_WRITE);
     if (status != TVM_OK) return status;
     interp_count(block, false, false, tvm_interp_box_inside(&tile.where), plan->width.bits);
     tvm_interp_box_move(tile.where, INTERP_STORE, plan->width, tile.container,
@@ -372,13 +378,14 @@ tvm_status tvm_interp_move_tile(interp_context *context, const interp_insn *insn
     if (status == TVM_OK)
         status = tvm_interp_inside(context, insn, tile->slot, tile->rank, tile->shape, start, tile->tile_rank,
                                    tile->tile);
+    if (status == TVM_OK) status = tvm_interp_at_byte(context, insn, tile->slot, start[tile->rank - 1]);
     if (status != TVM_OK) return status;
     tvm_interp_shared_steps(block->kernel, tile->slot, stride);
     tvm_interp_row_major(tile->tile_rank, tile->tile, dense);
     interp_box where =
         tvm_interp_box_make(tile->rank, tile->shape, stride, start, tile->tile_rank, tile->tile, dense);
     tvm_interp_box_split(&where, block->kernel->split[tile->slot], tile->rank, start);
-    interp_width width = interp_width_of(interp_slot(block->kernel, tile->slot)->dtype);
+    interp_width width = interp_shared_width_of(interp_slot(block->kernel, tile->slot)->dtype);
     if (interp_sanitized(context)) {
         const sanitize_access access = {.owner = block,
                                         .memory = tile->slot,
@@ -389,7 +396,7 @@ tvm_status tvm_interp_move_tile(interp_context *context, const interp_insn *insn
         status = tvm_interp_box_sanitize(where, context, insn, &access);
         if (status != TVM_OK) return status;
     }
-    interp_count(block, true, is_load, tvm_interp_box_inside(&where), width.bits);
+    interp_count(block, true, is_load, tvm_interp_box_inside(&where), width.type.bits);
     tvm_interp_box_move(where, is_load ? INTERP_LOAD : INTERP_STORE, width, interp_tensor(block, tile->slot),
                         elements);
     return TVM_OK;
@@ -403,6 +410,7 @@ static tvm_status move_shared(interp_context *context, const interp_insn *insn, 
     if (status == TVM_OK)
         status = tvm_interp_inside(context, insn, plan->container, plan->rank, plan->shape, start,
                                    plan->tile_rank, plan->tile);
+    if (status == TVM_OK) status = tvm_interp_at_byte(context, insn, plan->container, start[plan->rank - 1]);
     if (status != TVM_OK) return status;
     if (plan->masked)
         return tvm_interp_move_places(context, insn, &plan->places, plan->tensor, way == INTERP_LOAD);
@@ -411,7 +419,7 @@ static tvm_status move_shared(interp_context *context, const interp_insn *insn, 
     tvm_interp_box_split(&where, plan->split, plan->rank, start);
     status = sanitize_tile(context, insn, where, way == INTERP_LOAD ? SANITIZE_READ : SANITIZE_WRITE);
     if (status != TVM_OK) return status;
-    interp_count(block, true, way == INTERP_LOAD, tvm_interp_box_inside(&where), plan->width.bits);
+    interp_count(block, true, way == INTERP_LOAD, tvm_interp_box_inside(&where), plan->width.type.bits);
     tvm_interp_box_move(where, way, plan->width, interp_tensor(block, plan->container),
                         interp_tensor(block, plan->tensor));
     return TVM_OK;
