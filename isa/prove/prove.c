@@ -72,8 +72,10 @@ static bool find_groups(prover *p) {
 }
 
 static void touch(prover *p, uint32_t context, const prove_site *site) {
-    uint64_t *touched = &p->touched[(size_t)context * p->kernel->slot_count + site->root];
-    *touched |= site->writes ? 3 : 1;
+    uint8_t *touched = &p->touched[(size_t)context * p->kernel->slot_count + site->root];
+    *touched |= PROVE_TOUCHED;
+    if (site->writes) *touched |= PROVE_TOUCHED_BY_WRITES;
+    if (site->block) *touched |= PROVE_TOUCHED_FAR;
 }
 
 /* Which tensors each team writes; of the block what any does, as its accesses come before theirs. */
@@ -122,6 +124,7 @@ static void walk_all(prover *p) {
         p->proof->steps = steps;
         p->restart = false;
         p->waits_alone = true;
+        p->drained = p->rings;
         clear(p);
         if (turn == MOST_WALKS) p->too_long = true;
         if (p->no_memory || p->too_long) return;
@@ -138,17 +141,22 @@ static bool has_shared(const prover *p) {
 static void find_far_waits(prover *p) {
     for (uint32_t i = 0; i < p->kernel->insn_count; i++) {
         const tvm_insn *insn = &p->kernel->insns[i];
-        bool far = tvm_op(insn->op)->effects & TVM_EFFECT_WAIT ||
-                   (insn->op == TVM_OP_SYNC_CLUSTER && tvm_cluster_blocks(p->kernel) > 1);
-        if (far || prove_reaches_far(p, i))
+        if (tvm_op(insn->op)->effects & TVM_EFFECT_WAIT)
+            prove_fail(p, &p->proof->deadlocks, TVM_PROVED_IF, i, TVM_NONE,
+                       "what %s waits for comes from other blocks", prove_mnemonic(p, i));
+        if (prove_reach_of(p, i) == PROVE_SENDS)
             prove_fail(p, &p->proof->deadlocks, TVM_NOT_PROVED, i, TVM_NONE,
                        "%s waits for other blocks, which is not looked at", prove_mnemonic(p, i));
     }
 }
 
+static void give_up(prover *p, tvm_proof_part *part) {
+    prove_fail(p, part, TVM_NOT_PROVED, TVM_NONE, TVM_NONE, "the kernel has too many states to look at");
+}
+
 static void prove_all(prover *p) {
-    bool made = prove_find_scalars(p) && find_groups(p) && find_contexts(p) && prove_find_sites(p) &&
-                prove_find_cells(p) && find_touched(p);
+    bool made = prove_find_scalars(p) && find_groups(p) && prove_find_epochs(p) && find_contexts(p) &&
+                prove_find_sites(p) && prove_find_cells(p) && find_touched(p);
     if (!made) {
         p->no_memory = true;
         return;
@@ -163,17 +171,21 @@ static void prove_all(prover *p) {
         prove_find_tokens(p);
     }
     walk_all(p);
-    if (!p->no_memory && !p->too_long) prove_compare_teams(p);
-    bool walked = !p->too_long;
+    bool walked = !p->too_long, waits = !p->waits_alone && walked;
     p->most_work = p->proof->steps + PROVE_WORK;
-    if (!p->waits_alone && !p->no_memory && walked) prove_turns(p);
-    if (!p->too_long) return;
-    if (!walked)
-        prove_fail(p, &p->proof->races, TVM_NOT_PROVED, TVM_NONE, TVM_NONE,
-                   "the kernel has too many states to look at");
-    if (p->cell_count == 0) return; /* then nothing waits for what may not come */
-    prove_fail(p, &p->proof->deadlocks, TVM_NOT_PROVED, TVM_NONE, TVM_NONE,
-               "the kernel has too many states to look at");
+    if (!waits)
+        p->drained = 0;
+    else if (!p->no_memory)
+        prove_turns(p);
+    if (p->too_long && p->cell_count)
+        give_up(p, &p->proof->deadlocks); /* else nothing waits for what may not come */
+    p->too_long = !walked;
+    p->most_work = p->proof->steps + PROVE_WORK;
+    if (!p->no_memory && walked) {
+        prove_compare_teams(p);
+        prove_compare_blocks(p);
+    }
+    if (p->too_long) give_up(p, &p->proof->races);
 }
 
 static void end(prover *p) {
@@ -182,6 +194,7 @@ static void end(prover *p) {
     free(p->scalars);
     prove_free_sites(p);
     free(p->groups);
+    free(p->epochs);
     free(p->touched);
     free(p->cells);
     free(p->first_cell);

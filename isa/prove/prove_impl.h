@@ -11,7 +11,11 @@ enum {
     PROVE_VALUES = 64,         /* different ones that a scalar may have before it counts as unknown */
     PROVE_WORK = 3 << 19,      /* steps, of some 10 ns each, that a kernel may take */
     PROVE_UNKNOWN = INT32_MIN, /* an index */
-    PROVE_ALIGNED              /* an index that is a multiple of the tile's extent */
+    PROVE_ALIGNED,             /* an index that is a multiple of the tile's extent */
+    PROVE_RANK,                /* an index that is the block's rank in its cluster, of an extent of 1 */
+    PROVE_TOUCHED = 1,         /* what is known of a tensor */
+    PROVE_TOUCHED_BY_WRITES = 2,
+    PROVE_TOUCHED_FAR = 4 /* by other blocks of the cluster */
 };
 
 /* ---- scalars ---- */
@@ -66,7 +70,7 @@ typedef struct prove_site {
     const tvm_operand *parts;   /* of a copy-async whose tile is shared out among the warps */
     const tvm_operand *barrier; /* of copy-bulk */
     unsigned rank;
-    const tvm_operand *indices;
+    const tvm_operand *indices, *block; /* block: the rank of the one whose memory it is; NULL: the own one */
     uint32_t extent[TVM_MAX_RANK], shape[TVM_MAX_RANK];
     uint32_t first; /* in the root's elements */
     tvm_shared_digits digits[TVM_MAX_RANK];
@@ -77,7 +81,8 @@ enum { PROVE_SEVERAL = UINT16_MAX };
 /* A site at a place. */
 typedef struct prove_place {
     uint32_t site;
-    int32_t low[TVM_MAX_RANK]; /* PROVE_UNKNOWN, PROVE_ALIGNED: anywhere along the dimension */
+    int32_t block;             /* its rank; PROVE_UNKNOWN */
+    int32_t low[TVM_MAX_RANK]; /* PROVE_UNKNOWN to PROVE_RANK: anywhere along the dimension */
 } prove_place;
 
 /* ---- states ---- */
@@ -135,8 +140,9 @@ typedef struct prove_context {
 /* An access as the other teams see it. */
 typedef struct prove_entry {
     uint32_t context, group, place;
-    bool lasts; /* nothing after its group orders it */
+    bool lasts; /* nothing after its group orders it, but that its ring has been drained */
     uint64_t cover;
+    uint64_t after; /* rings whose products the team waits for no more */
 } prove_entry;
 
 typedef struct prove_set { /* of byte strings */
@@ -162,7 +168,8 @@ typedef struct prover {
     uint32_t site_count;
     uint32_t *first_site; /* by instruction, and one more */
     uint32_t *groups;     /* by instruction */
-    uint64_t *touched;    /* by context, then root: bit 0 it is touched, bit 1 it is written */
+    uint32_t *epochs;     /* by instruction */
+    uint8_t *touched;     /* by context, then root: PROVE_TOUCHED... */
     prove_place *places;
     uint32_t place_count, place_capacity;
     uint32_t *place_buckets, place_bucket_count;
@@ -172,6 +179,7 @@ typedef struct prover {
     prove_token tokens[PROVE_TOKENS];
     uint32_t token_count;
     uint64_t rings;        /* tokens that are rings, as bits */
+    uint64_t drained;      /* all phases of which their consumers have waited for where their group ends */
     uint32_t most_pending; /* groups, store-bulks or products that one instruction leaves out */
     prove_context contexts[PROVE_CONTEXTS];
     uint32_t context_count;
@@ -204,8 +212,13 @@ int prove_goes_on(const prover *p, const prove_state *state, const tvm_insn *loo
 
 bool prove_find_sites(prover *p);
 void prove_free_sites(prover *p);
-/* Does the instruction reach for another block of the cluster, of whose accesses nothing is known? */
-bool prove_reaches_far(const prover *p, uint32_t insn);
+/* What an instruction does to other blocks of the cluster. */
+typedef enum prove_reach {
+    PROVE_NEAR,     /* nothing */
+    PROVE_ACCESSES, /* it accesses their shared memory while it runs */
+    PROVE_SENDS     /* it arrives at an mbarrier, or starts a copy */
+} prove_reach;
+prove_reach prove_reach_of(const prover *p, uint32_t insn);
 /* The site's place in the state; TVM_NONE: out of memory. */
 uint32_t prove_place_of(prover *p, const prove_state *state, uint32_t site);
 /* May the two touch an element, of which one writes, but not both by an atomic operation? */
@@ -242,11 +255,24 @@ void prove_bring(prover *p, uint32_t context, const prove_state *state, const pr
 /* Does the wait belong to a ring of that team, or its own mbarrier? */
 bool prove_is_of_token(const prover *p, uint32_t context, uint16_t cell);
 uint16_t prove_cell_at(const prover *p, const prove_state *state, const tvm_operand *operand);
+/* The rings for whose products the team does not wait any more once it has come to the instruction. */
+uint64_t prove_waits_no_more(const prover *p, uint32_t context, uint32_t insn);
 void prove_compare_teams(prover *p);
+/* Does an access last beyond its group? */
+bool prove_lasts(const prover *p, const prove_entry *entry);
+
+/* ---- clusters.c ---- */
+
+bool prove_find_epochs(prover *p);
+bool prove_is_rank(const prover *p, uint32_t expr);
+/* Do other blocks of the cluster access the tensor? */
+bool prove_is_reached(const prover *p, uint32_t root);
+void prove_compare_blocks(prover *p);
 
 /* ---- turns.c ---- */
 
-/* Do all teams of roles come to their ends, whose waits are for rings? Else says what is not known. */
+/* Do all teams of roles come to their ends, whose waits are for rings? Else says what is not known. Finds
+ * which rings are drained. */
 void prove_turns(prover *p);
 
 /* ---- walk.c ---- */

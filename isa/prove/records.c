@@ -140,6 +140,7 @@ static void add_entry(prover *p, uint32_t context, uint32_t group, const prove_r
     entry.place = record->place;
     entry.lasts = context != 0 && actor_of(p, record) >= PROVE_COPY;
     entry.cover = cover;
+    entry.after = context != 0 ? prove_waits_no_more(p, context, site_of(p, record->place)->insn) : 0;
     if (!prove_set_add(p, &p->entry_set, &entry, sizeof entry)) return;
     if (p->entry_count == p->entry_capacity) {
         uint32_t capacity = p->entry_capacity ? 2 * p->entry_capacity : 64;
@@ -282,7 +283,8 @@ static bool conflicts(prover *p, const prove_record *past, uint32_t place, prove
 
 /* Does a record matter to the team itself: does it write what it has read? */
 static bool matters(const prover *p, uint32_t context, const prove_site *site) {
-    return site->writes || p->touched[(size_t)context * p->kernel->slot_count + site->root] & 2;
+    return site->writes ||
+           p->touched[(size_t)context * p->kernel->slot_count + site->root] & PROVE_TOUCHED_BY_WRITES;
 }
 
 /* One that is the same but for its past is not needed beside the new one. */
@@ -340,7 +342,7 @@ void prove_access(prover *p, uint32_t context, prove_state *state, uint32_t insn
         /* the code may start a copy of a pipelined loop before the ring is held */
         record.cover = site->actor == PROVE_PIPED ? 0 : state->held & p->rings;
         if (site->actor == PROVE_STORE) count_after(p, context, state, PROVE_STORE);
-        if (context != 0 || p->groups[insn] & 1)
+        if (context != 0 || p->groups[insn] & 1 || prove_is_reached(p, site->root))
             add_entry(p, context, p->groups[insn] / 2, &record, record.cover);
         if (site->actor == PROVE_PIPED) continue;
         if (matters(p, context, site) || site->actor == PROVE_PRODUCT || site->actor >= PROVE_COPY)
@@ -355,6 +357,11 @@ void prove_begin_role(prover *p, const prove_state *state, uint32_t group) {
 /* Nothing may be under way in a tensor whose memory others may get. */
 bool prove_frees(prover *p, const prove_state *state, uint32_t insn) {
     uint32_t slot = tvm_operands(p->kernel, &p->kernel->insns[insn])->value;
+    if (prove_is_reached(p, slot)) {
+        prove_fail(p, &p->proof->races, TVM_NOT_PROVED, insn, TVM_NONE,
+                   "free-shared of a tensor that other blocks of the cluster access");
+        return false;
+    }
     for (uint32_t r = 0; r < state->record_count; r++) {
         const prove_site *site = site_of(p, state->records[r].place);
         if (site->root != slot || site->actor < PROVE_COPY) continue;

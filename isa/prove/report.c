@@ -3,8 +3,10 @@
 
 static void add_part(tvm_text *text, const tvm_ir_program *program, const tvm_ir_kernel *kernel,
                      const tvm_proof_part *part, const char *of) {
-    static const char *const verdicts[] = {
-        [TVM_PROVED] = "proved", [TVM_NOT_PROVED] = "not proved", [TVM_REFUTED] = "found"};
+    static const char *const verdicts[] = {[TVM_PROVED] = "proved",
+                                           [TVM_PROVED_IF] = "proved, if",
+                                           [TVM_NOT_PROVED] = "not proved",
+                                           [TVM_REFUTED] = "found"};
     tvm_text_add(text, "%s: %s: %s", tvm_string(program, kernel->name), of, verdicts[part->verdict]);
     if (part->insn != TVM_NONE) {
         const tvm_insn *insn = &kernel->insns[part->insn];

@@ -115,22 +115,39 @@ static bool is_once(const prover *p, const prove_cell *cell) {
            is_of_one_group(p, before | after);
 }
 
-static void add_token(prover *p, uint32_t full, uint32_t empty) {
+/* An mbarrier at which each of some teams arrives once, and for which each of them waits then. */
+static bool is_meeting(const prover *p, const prove_cell *cell) {
+    return !cell->wild && !cell->open && cell->arrive_by == cell->wait_by && !cell->bring_by &&
+           bits_of(cell->arrive_by) > 1 && cell->arrivals == bits_of(cell->arrive_by) &&
+           is_of_one_group(p, cell->arrive_by);
+}
+
+static void add_token(prover *p, uint32_t full, uint32_t empty, uint32_t producers) {
     if (p->token_count == PROVE_TOKENS) return;
     if (full != empty) p->rings |= UINT64_C(1) << p->token_count;
     p->tokens[p->token_count++] = (prove_token){.full = (uint16_t)full,
                                                 .empty = (uint16_t)empty,
-                                                .producers = p->cells[full].arrive_by,
+                                                .producers = producers,
                                                 .consumers = p->cells[full].wait_by};
+}
+
+/* For each team a half ring, of which it is the producer and the others are the consumers. */
+static void add_meeting(prover *p, uint32_t full) {
+    for (uint32_t c = 0; c < p->context_count; c++) {
+        if (!(p->cells[full].arrive_by >> c & 1)) continue;
+        add_token(p, full, PROVE_NO_CELL, UINT32_C(1) << c);
+        p->tokens[p->token_count - 1].consumers &= ~(UINT32_C(1) << c);
+    }
 }
 
 void prove_find_tokens(prover *p) {
     for (uint32_t f = 0; f < p->cell_count; f++) {
-        uint32_t before = p->token_count;
-        if (is_own(&p->cells[f])) add_token(p, f, f);
+        uint32_t before = p->token_count, producers = p->cells[f].arrive_by;
+        if (is_own(&p->cells[f])) add_token(p, f, f, producers);
         for (uint32_t e = 0; e < p->cell_count; e++)
-            if (e != f && is_ring(p, &p->cells[f], &p->cells[e])) add_token(p, f, e);
-        if (p->token_count == before && is_once(p, &p->cells[f])) add_token(p, f, PROVE_NO_CELL);
+            if (e != f && is_ring(p, &p->cells[f], &p->cells[e])) add_token(p, f, e, producers);
+        if (p->token_count == before && is_once(p, &p->cells[f])) add_token(p, f, PROVE_NO_CELL, producers);
+        if (p->token_count + PROVE_CONTEXTS < PROVE_TOKENS && is_meeting(p, &p->cells[f])) add_meeting(p, f);
     }
 }
 
@@ -165,6 +182,11 @@ static bool takes(const prove_token *token, uint32_t context, uint16_t cell) {
     if (is_self(token)) return token->full == cell;
     return (token->producers >> context & 1) ? token->empty == cell
                                              : (token->consumers >> context & 1) && token->full == cell;
+}
+
+/* Is it a wait for an mbarrier at which the team has arrived itself, with others? */
+static bool has_met(const prove_token *token, uint32_t context, uint16_t cell) {
+    return token->empty == PROVE_NO_CELL && token->full == cell && token->producers >> context & 1;
 }
 
 bool prove_is_of_token(const prover *p, uint32_t context, uint16_t cell) {
@@ -202,6 +224,8 @@ void prove_wait(prover *p, uint32_t context, prove_state *state, uint32_t insn) 
     if (p->gathers) note_use(p, context, cell, operands->value, WAITS);
     for (uint32_t t = 0; t < p->token_count && cell != PROVE_NO_CELL && !p->gathers; t++) {
         uint64_t bit = UINT64_C(1) << t;
+        if (!p->tokens[t].broken && has_met(&p->tokens[t], context, cell) && !(state->held & bit))
+            prove_take(p, state, t);
         if (p->tokens[t].broken || !takes(&p->tokens[t], context, cell)) continue;
         bool self = is_self(&p->tokens[t]), ready = self ? state->held & bit : !(state->held & bit);
         alone = alone || self;
@@ -230,20 +254,73 @@ void prove_bring(prover *p, uint32_t context, const prove_state *state, const pr
 
 /* ---- different teams ---- */
 
-static bool is_beside(const prove_entry *a, const prove_entry *b) {
-    if (a->context == b->context) return false;
-    return a->group == b->group || (a->lasts && a->group < b->group) || (b->lasts && b->group < a->group);
+/* Does a wait for the mbarrier's tensor come, on some path, after the instruction? */
+static bool may_wait_after(const prover *p, const prove_context *team, uint32_t insn, uint32_t slot) {
+    uint32_t from = insn;
+    for (uint32_t i = team->from; i < insn; i++)
+        if (tvm_insn_class(&p->kernel->insns[i]) == TVM_CLASS_LOOP && p->kernel->insns[i].match > insn &&
+            i < from)
+            from = i;
+    for (uint32_t i = from; i < team->end; i++) {
+        const tvm_insn *wait = &p->kernel->insns[i];
+        if ((wait->op == TVM_OP_WAIT_BARRIER || wait->op == TVM_OP_SYNC_BARRIER) &&
+            tvm_operands(p->kernel, wait)->value == slot)
+            return true;
+    }
+    return false;
 }
 
-/* Do both hold a ring, from its two sides? */
+uint64_t prove_waits_no_more(const prover *p, uint32_t context, uint32_t insn) {
+    uint64_t after = 0;
+    uint32_t slot = TVM_NONE; /* of the tokens before: most are of one tensor */
+    bool waits = false;
+    for (uint32_t t = 0; t < p->token_count; t++) {
+        const prove_token *token = &p->tokens[t];
+        if (token->broken || is_self(token) || !(token->consumers >> context & 1)) continue;
+        if (p->cells[token->full].slot != slot) {
+            slot = p->cells[token->full].slot;
+            waits = may_wait_after(p, &p->contexts[context], insn, slot);
+        }
+        if (!waits) after |= UINT64_C(1) << t;
+    }
+    return after;
+}
+
+static bool is_producer(const prove_token *token, uint32_t context) {
+    return token->producers >> context & 1;
+}
+
+/* Of a ring that is drained, somebody has waited for it. */
+bool prove_lasts(const prover *p, const prove_entry *entry) {
+    uint64_t drained = entry->cover & p->drained;
+    for (uint32_t t = 0; t < p->token_count && entry->lasts; t++)
+        if (drained >> t & 1 && is_producer(&p->tokens[t], entry->context)) return false;
+    return entry->lasts;
+}
+
+static bool is_beside(const prover *p, const prove_entry *a, const prove_entry *b) {
+    if (a->context == b->context) return false;
+    return a->group == b->group || (a->group < b->group && prove_lasts(p, a)) ||
+           (b->group < a->group && prove_lasts(p, b));
+}
+
+/* Is what the producer does before the phase's end, which the consumer has waited for? */
+static bool comes_before(const prover *p, const prove_entry *a, const prove_entry *b, uint32_t t) {
+    const prove_token *token = &p->tokens[t];
+    return a->cover & b->after & p->drained & UINT64_C(1) << t && is_producer(token, a->context) &&
+           token->consumers >> b->context & 1;
+}
+
+/* Do both hold a ring, from its two sides, or does one come after all that the ring brings? */
 static bool is_ordered(const prover *p, const prove_entry *a, const prove_entry *b) {
     uint64_t both = a->cover & b->cover;
     for (uint32_t t = 0; t < p->token_count; t++) {
         const prove_token *token = &p->tokens[t];
-        if (!(both >> t & 1) || token->broken || is_self(token)) continue;
-        if ((token->producers >> a->context & 1 && token->consumers >> b->context & 1) ||
-            (token->producers >> b->context & 1 && token->consumers >> a->context & 1))
+        if (token->broken || is_self(token)) continue;
+        if (both >> t & 1 && ((is_producer(token, a->context) && token->consumers >> b->context & 1) ||
+                              (is_producer(token, b->context) && token->consumers >> a->context & 1)))
             return true;
+        if (comes_before(p, a, b, t) || comes_before(p, b, a, t)) return true;
     }
     return false;
 }
@@ -262,7 +339,7 @@ void prove_compare_teams(prover *p) {
     for (uint32_t a = 0; a < p->entry_count && !p->too_long; a++, prove_charge(p, p->entry_count - a))
         for (uint32_t b = a + 1; b < p->entry_count; b++) {
             const prove_entry *x = &p->entries[a], *y = &p->entries[b];
-            if (!is_beside(x, y) || !prove_overlap(p, x->place, y->place) || is_ordered(p, x, y)) continue;
+            if (!is_beside(p, x, y) || !prove_overlap(p, x->place, y->place) || is_ordered(p, x, y)) continue;
             uint32_t first = p->sites[p->places[x->place].site].insn,
                      second = p->sites[p->places[y->place].site].insn;
             name_team(p, x->context, who);

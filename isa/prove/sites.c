@@ -62,6 +62,7 @@ static void add_move(prover *p, uint32_t at) {
     prove_site *site = add_site(p, at, operands, PROVE_THREADS, stores);
     uint32_t behind = 1 + site->rank + far + stores;
     set_register(p, site, stores ? operands[behind - 1].value : insn->result);
+    if (far && tvm_cluster_blocks(p->kernel) > 1) site->block = &operands[1 + site->rank];
     site->is_masked = insn->count > behind && operands[behind].kind == TVM_OPERAND_SLOT;
 }
 
@@ -135,6 +136,8 @@ static void add_places(prover *p, uint32_t at, const tvm_operand *tensor, bool w
     prove_site *site = add_site(p, at, tensor, PROVE_THREADS, writes);
     site->everywhere = true;
     site->is_atomic = is_atomic;
+    const tvm_insn *insn = &p->kernel->insns[at];
+    if (prove_reach_of(p, at)) site->block = &tvm_operands(p->kernel, insn)[insn->count - 1];
     memcpy(site->extent, site->shape, sizeof site->extent);
 }
 
@@ -143,24 +146,24 @@ static void add_scalar(prover *p, uint32_t at) {
     set_tile(site, 0, NULL);
 }
 
-bool prove_reaches_far(const prover *p, uint32_t at) {
+prove_reach prove_reach_of(const prover *p, uint32_t at) {
     const tvm_insn *insn = &p->kernel->insns[at];
     const tvm_operand *operands = tvm_operands(p->kernel, insn);
     bool alone = tvm_cluster_blocks(p->kernel) == 1;
     switch (insn->op) {
     case TVM_OP_LOAD_CLUSTER:
     case TVM_OP_STORE_CLUSTER:
-        return !alone;
+        return alone ? PROVE_NEAR : PROVE_ACCESSES;
     case TVM_OP_COPY_CLUSTER:
-        return true;
+        return PROVE_SENDS;
     case TVM_OP_ARRIVE_BARRIER:
     case TVM_OP_COPY_BULK: /* rank; multicast */
-        return operands[insn->count - 1].kind != TVM_OPERAND_NONE;
+        return operands[insn->count - 1].kind != TVM_OPERAND_NONE ? PROVE_SENDS : PROVE_NEAR;
     case TVM_OP_ATOMIC:
     case TVM_OP_ATOMIC_FETCH: /* rank; instructions of before there was one end with the scope */
-        return operands[insn->count - 1].kind == TVM_OPERAND_EXPR;
+        return operands[insn->count - 1].kind == TVM_OPERAND_EXPR ? PROVE_ACCESSES : PROVE_NEAR;
     default:
-        return false;
+        return PROVE_NEAR;
     }
 }
 
@@ -227,7 +230,8 @@ bool prove_find_sites(prover *p) {
         p->first_site[i] = p->site_count;
         if (tvm_pipeline_stages(kernel, &kernel->insns[i])) pipelined = kernel->insns[i].match;
         add_sites(p, i, i < pipelined);
-        if (prove_reaches_far(p, i))
+        prove_reach reach = prove_reach_of(p, i);
+        if (reach == PROVE_SENDS)
             prove_fail(p, &p->proof->races, TVM_NOT_PROVED, i, TVM_NONE,
                        "%s reaches for another block of the cluster: order between blocks is not looked at",
                        prove_mnemonic(p, i));
@@ -292,6 +296,9 @@ uint32_t prove_place_of(prover *p, const prove_state *state, uint32_t number) {
     prove_place place;
     memset(&place, 0, sizeof place);
     place.site = number;
+    prove_value block = {0};
+    if (site->block) block = prove_eval(p, state, site->block->value);
+    place.block = block.kind == PROVE_EXACT ? (int32_t)block.v : PROVE_UNKNOWN;
     for (unsigned d = 0; d < site->rank; d++) {
         prove_value index = {0};
         if (!site->everywhere) index = prove_eval(p, state, site->indices[d].value);
@@ -300,7 +307,11 @@ uint32_t prove_place_of(prover *p, const prove_state *state, uint32_t number) {
         bool aligned = !site->everywhere && (site->extent[d] == 1 || (index.kind == PROVE_CLASS &&
                                                                       index.modulus % site->extent[d] == 0 &&
                                                                       index.v % site->extent[d] == 0));
-        place.low[d] = inside ? (int32_t)index.v : aligned ? PROVE_ALIGNED : PROVE_UNKNOWN;
+        bool is_rank = aligned && index.kind == PROVE_ANY && prove_is_rank(p, site->indices[d].value);
+        place.low[d] = inside    ? (int32_t)index.v
+                       : is_rank ? PROVE_RANK
+                       : aligned ? PROVE_ALIGNED
+                                 : PROVE_UNKNOWN;
     }
     return intern(p, &place);
 }
@@ -308,7 +319,7 @@ uint32_t prove_place_of(prover *p, const prove_state *state, uint32_t number) {
 /* ---- do two of them have an element in common? ---- */
 
 static bool is_exact(int32_t low) {
-    return low != PROVE_UNKNOWN && low != PROVE_ALIGNED;
+    return low > PROVE_RANK;
 }
 
 static bool is_split(const prove_site *site, unsigned d) {
@@ -339,6 +350,7 @@ bool prove_overlap(const prover *p, uint32_t a, uint32_t b) {
     const prove_place *x = &p->places[a], *y = &p->places[b];
     const prove_site *s = &p->sites[x->site], *t = &p->sites[y->site];
     uint64_t low[2], high[2];
+    if (x->block != y->block && x->block != PROVE_UNKNOWN && y->block != PROVE_UNKNOWN) return false;
     if (s->root != t->root || (!s->writes && !t->writes) || (s->is_atomic && t->is_atomic)) return false;
     for (unsigned d = 0; d < s->rank && s->slot == t->slot; d++) {
         if (!is_exact(x->low[d]) || !is_exact(y->low[d])) continue;

@@ -318,13 +318,15 @@ static bool is_of_group(const turns *t, uint32_t set) {
 
 /* Each phase that brings bytes has been waited for. */
 static void check_ends(const turns *t, const joint *j) {
-    const prover *p = t->p;
+    prover *p = t->p;
     for (uint32_t i = 0; i < p->cell_count; i++) {
-        if (!p->cells[i].bring_by || !is_of_group(t, p->cells[i].bring_by)) continue;
+        if (!is_of_group(t, p->cells[i].arrive_by)) continue;
         bool waited = j->missing[i] == p->cells[i].arrivals;
         for (uint32_t c = t->first; c < t->end; c++)
             if (p->cells[i].wait_by >> c & 1 && j->ahead[c * p->cell_count + i] > 0) waited = false;
-        if (!waited)
+        for (uint32_t k = 0; k < p->token_count && !waited; k++)
+            if (p->tokens[k].full == i) p->drained &= ~(UINT64_C(1) << k);
+        if (!waited && p->cells[i].bring_by)
             prove_fail(t->p, &t->p->proof->deadlocks, TVM_NOT_PROVED, TVM_NONE, TVM_NONE,
                        "the block may end before somebody has waited for all bytes that '%s' brings",
                        tvm_string(p->program, p->kernel->slots[p->cells[i].slot].name));
@@ -435,13 +437,18 @@ static bool can_be_run(prover *p) {
     return true;
 }
 
+/* What was found before does not keep the teams from being run, and comes first. */
 void prove_turns(prover *p) {
-    if (!can_be_run(p)) return;
+    const tvm_proof_part before = p->proof->deadlocks;
+    p->proof->deadlocks = (tvm_proof_part){.insn = TVM_NONE, .other = TVM_NONE};
+    bool can = can_be_run(p);
     prove_set_clear(&p->visited);
-    for (uint32_t c = 1; c < p->context_count;) {
+    for (uint32_t c = 1; c < p->context_count && can;) {
         turns t = {.p = p, .group = p->contexts[c].group, .first = c, .end = c};
         while (t.end < p->context_count && p->contexts[t.end].group == t.group) t.end++;
         c = t.end;
         run_group(&t);
     }
+    if (p->proof->deadlocks.verdict != TVM_PROVED || p->too_long) p->drained = 0;
+    if (before.verdict > p->proof->deadlocks.verdict) p->proof->deadlocks = before;
 }

@@ -277,8 +277,10 @@ static bool goes_on(prover *p) {
     return !p->no_memory && !p->restart && !p->too_long;
 }
 
-/* What a team has started and nobody has waited for where it ends. */
-static void check_end(prover *p, const prove_state *state) {
+/* What a team has started and nobody has waited for where it ends; rings that it has not let go of. */
+static void check_end(prover *p, uint32_t context, const prove_state *state) {
+    for (uint32_t t = 0; t < p->token_count && !p->gathers; t++)
+        if (p->tokens[t].producers >> context & 1) p->drained &= ~(state->held & UINT64_C(1) << t);
     for (uint32_t r = 0; r < state->record_count && !p->gathers; r++) {
         const prove_site *site = &p->sites[p->places[state->records[r].place].site];
         if (site->actor != PROVE_BULK) continue;
@@ -300,7 +302,7 @@ static void walk_from(prover *p, uint32_t context, const prove_state *start) {
         bool ends = false;
         while (goes_on(p) && !(ends = state.at / 2 >= end) && go(&w, &state)) continue;
         if (ends || (state.at / 2 < end && p->kernel->insns[state.at / 2].op == TVM_OP_EXIT))
-            check_end(p, &state);
+            check_end(p, context, &state);
         prove_free_state(&state);
     }
     while (w.count) prove_free_state(&w.waiting[--w.count]);
