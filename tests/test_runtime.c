@@ -102,6 +102,51 @@ START_TEST(reports_the_interpreter) {
 }
 END_TEST
 
+/* A kernel with a sync, the same without, one that waits for other blocks, and an entry of the first two. */
+START_TEST(proves_kernels) {
+    static const char *const bodies[][2] = {{"right", "sync"}, {"wrong", "sync-warp"}};
+    tvm_text lines = {0};
+    tvm_program *own = NULL;
+    tvm_kernel *kernel = NULL;
+    tvm_kernel_proof proof;
+    char *report = NULL;
+    tvm_text_puts(&lines, ".vasm 7\n");
+    for (size_t i = 0; i < 2; i++)
+        tvm_text_add(&lines,
+                     ".kernel %s(y: global f32[64])\n.warps 2\n.grid 1\n%%s = alloc-shared f32[64]\n"
+                     "store-shared %%s, alloc-register(f32[64], spatial(64), init 1.0)\n%s\n"
+                     "store-global y, load-shared(%%s, flatten(column_spatial(2, 32)))\n.end\n",
+                     bodies[i][0], bodies[i][1]);
+    tvm_text_puts(&lines, ".kernel waits(y: global f32[64])\n.warps 2\n.grid 2\n"
+                          "%a = alloc-global i32[1], clean\nlock-semaphore %a[0], 1\n.end\n"
+                          ".entry any\n.case right\n.case wrong\n.end\n");
+    ck_assert_int_eq(tvm_assemble(context, tvm_text_string(&lines), lines.size, NULL, &own), TVM_OK);
+    tvm_text_free(&lines);
+    ck_assert_int_eq(tvm_get_kernel(own, "right", &kernel), TVM_OK);
+    ck_assert_int_eq(tvm_prove_kernel(kernel, &proof, &report), TVM_OK);
+    ck_assert_int_eq(proof.races, TVM_VERDICT_PROVED);
+    ck_assert_int_eq(proof.deadlocks, TVM_VERDICT_PROVED);
+    ck_assert_str_eq(report, "right: races: proved\nright: deadlocks: proved\n");
+    free(report);
+    ck_assert_int_eq(tvm_get_kernel(own, "wrong", &kernel), TVM_OK);
+    ck_assert_int_eq(tvm_prove_kernel(kernel, &proof, NULL), TVM_OK);
+    ck_assert_int_eq(proof.races, TVM_VERDICT_FOUND);
+    ck_assert_int_eq(tvm_get_kernel(own, "waits", &kernel), TVM_OK);
+    ck_assert_int_eq(tvm_prove_kernel(kernel, &proof, NULL), TVM_OK);
+    ck_assert_int_eq(proof.races, TVM_VERDICT_PROVED);
+    ck_assert_int_eq(proof.deadlocks, TVM_VERDICT_CONDITIONAL);
+    ck_assert_int_eq(tvm_get_kernel(own, "any", &kernel), TVM_OK);
+    ck_assert_int_eq(tvm_prove_kernel(kernel, &proof, &report), TVM_OK);
+    ck_assert_int_eq(proof.races, TVM_VERDICT_FOUND);
+    ck_assert_ptr_nonnull(strstr(report, "right: races: proved\n"));
+    ck_assert_ptr_nonnull(strstr(report, "wrong: races: found: "));
+    free(report);
+    ck_assert_int_eq(tvm_prove_kernel(NULL, &proof, NULL), TVM_USAGE);
+    ck_assert_int_eq(tvm_prove_kernel(kernel, NULL, NULL), TVM_USAGE);
+    tvm_program_free(own);
+}
+END_TEST
+
 START_TEST(auto_finds_a_device) {
     tvm_context *any = NULL;
     ck_assert_int_eq(tvm_context_create(NULL, &any), TVM_OK);
@@ -437,6 +482,7 @@ int main(void) {
     tcase_add_checked_fixture(cases, setup, teardown);
     tcase_add_test(cases, names_the_device);
     tcase_add_test(cases, reports_the_interpreter);
+    tcase_add_test(cases, proves_kernels);
     tcase_add_test(cases, auto_finds_a_device);
     tcase_add_test(cases, failed_creation_tells_why);
     tcase_add_test(cases, missing_gpu_is_an_error);
