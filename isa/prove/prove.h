@@ -29,20 +29,20 @@
  * taken it again. Two teams may touch the same elements, one of them writing, only if both hold one ring from
  * its two sides meanwhile (rings.c).
  * Half of a ring is an mbarrier at which each of some teams arrives at most once, and for which each of
- * others, or of the same teams, waits at most once: its only phase that is waited for comes after all that the
- * former did before they arrived.
- * If all teams come to their ends, with each phase of a ring waited for (turns.c), then what a consumer does
- * after its last wait comes after all that the ring brings: the number of its waits does not depend on how fast
- * others are.
+ * others, or of the same teams, waits at most once: its only phase that is waited for comes after all that
+ * the former did before they arrived. If all teams come to their ends, with each phase of a ring waited for
+ * (turns.c), then what a consumer does after its last wait comes after all that the ring brings: the number
+ * of its waits does not depend on how fast others are.
  *
- * Blocks of a cluster are ordered by sync-cluster where it stands outside of loops and conditions (clusters.c).
+ * Blocks of a cluster are ordered by sync-cluster where it stands outside of loops and conditions
+ * (clusters.c).
  *
  * The checker and the prover are one pass: nothing is searched for but which pairs of mbarriers are rings,
  * and a wrong guess is found by the walk. So there is no certificate: who doubts a proof runs the pass again.
  *
- * Limits: copies to other blocks of a cluster, and arrivals at their mbarriers, are not looked at; that what other
- * blocks put or release comes is taken for granted, and said (TVM_PROVED_IF). Places that depend on what the launch
- * or memory says, where they would have to differ, are not proved. */
+ * Limits: copies to other blocks of a cluster, and arrivals at their mbarriers, are not looked at; that what
+ * other blocks put or release comes is taken for granted, and said (TVM_PROVED_IF). Places that depend on
+ * what the launch or memory says, where they would have to differ, are not proved. */
 #ifndef TVM_ISA_PROVE_PROVE_H
 #define TVM_ISA_PROVE_PROVE_H
 

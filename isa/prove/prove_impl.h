@@ -9,7 +9,7 @@ enum {
     PROVE_CONTEXTS = TVM_MAX_TEAMS + 1, /* 0: the block's own; then the teams of its roles */
     PROVE_TOKENS = 64,
     PROVE_VALUES = 64,         /* different ones that a scalar may have before it counts as unknown */
-    PROVE_WORK = 3 << 19,      /* steps, of some 10 ns each, that a kernel may take */
+    PROVE_WORK = 1 << 21,      /* steps, of some 10 ns each, that a kernel may take */
     PROVE_UNKNOWN = INT32_MIN, /* an index */
     PROVE_ALIGNED,             /* an index that is a multiple of the tile's extent */
     PROVE_RANK,                /* an index that is the block's rank in its cluster, of an extent of 1 */
@@ -83,6 +83,11 @@ typedef struct prove_place {
     uint32_t site;
     int32_t block;             /* its rank; PROVE_UNKNOWN */
     int32_t low[TVM_MAX_RANK]; /* PROVE_UNKNOWN to PROVE_RANK: anywhere along the dimension */
+    /* Where the index is by * variable + from, of a loop that goes on: the loop, + 1. Of an access of a turn
+     * before it is moved, so that the variable is that of this turn; one that is `behind` is there or lower.
+     */
+    uint32_t loop[TVM_MAX_RANK];
+    int32_t by[TVM_MAX_RANK], from[TVM_MAX_RANK], behind[TVM_MAX_RANK];
 } prove_place;
 
 /* ---- states ---- */
@@ -221,6 +226,9 @@ typedef enum prove_reach {
 prove_reach prove_reach_of(const prover *p, uint32_t insn);
 /* The site's place in the state; TVM_NONE: out of memory. */
 uint32_t prove_place_of(prover *p, const prove_state *state, uint32_t site);
+/* The place at the next turn of the loop; behind the loop, or any: TVM_NONE is all loops. */
+uint32_t prove_next_place(prover *p, uint32_t place, uint32_t loop);
+uint32_t prove_place_after(prover *p, uint32_t place, uint32_t loop);
 /* May the two touch an element, of which one writes, but not both by an atomic operation? */
 bool prove_overlap(const prover *p, uint32_t a, uint32_t b);
 /* Is an element of both certain, and which threads (of the team) have it? */
@@ -239,6 +247,8 @@ void prove_order(prover *p, uint32_t context, prove_state *state, uint32_t insn)
 void prove_access(prover *p, uint32_t context, prove_state *state, uint32_t site);
 void prove_let_go(prover *p, uint32_t context, prove_state *state, uint32_t token, uint32_t pending);
 void prove_take(prover *p, prove_state *state, uint32_t token);
+/* The loop goes on, or ends. */
+void prove_move_records(prover *p, prove_state *state, uint32_t loop, bool ends);
 void prove_begin_role(prover *p, const prove_state *state, uint32_t group);
 bool prove_frees(prover *p, const prove_state *state, uint32_t insn);
 

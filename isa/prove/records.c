@@ -137,7 +137,8 @@ static void add_entry(prover *p, uint32_t context, uint32_t group, const prove_r
     memset(&entry, 0, sizeof entry);
     entry.context = context;
     entry.group = group;
-    entry.place = record->place;
+    entry.place = prove_place_after(p, record->place, TVM_NONE);
+    if (entry.place == TVM_NONE) return;
     entry.lasts = context != 0 && actor_of(p, record) >= PROVE_COPY;
     entry.cover = cover;
     entry.after = context != 0 ? prove_waits_no_more(p, context, site_of(p, record->place)->insn) : 0;
@@ -348,6 +349,20 @@ void prove_access(prover *p, uint32_t context, prove_state *state, uint32_t insn
         if (matters(p, context, site) || site->actor == PROVE_PRODUCT || site->actor >= PROVE_COPY)
             add_record(p, state, &record);
     }
+}
+
+void prove_move_records(prover *p, prove_state *state, uint32_t loop, bool ends) {
+    for (uint32_t r = 0; r < state->record_count && !p->no_memory; r++) {
+        prove_record *record = &state->records[r];
+        uint32_t place =
+            ends ? prove_place_after(p, record->place, loop) : prove_next_place(p, record->place, loop);
+        if (place == TVM_NONE) return;
+        record->place = place;
+    }
+    for (uint32_t r = 0; r < state->record_count; r++) /* equal ones are one */
+        for (uint32_t s = state->record_count; s-- > r + 1;)
+            if (memcmp(&state->records[r], &state->records[s], sizeof *state->records) == 0)
+                state->records[s] = state->records[--state->record_count];
 }
 
 void prove_begin_role(prover *p, const prove_state *state, uint32_t group) {

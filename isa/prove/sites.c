@@ -11,6 +11,8 @@
 
 /* ---- what instructions name ---- */
 
+enum { MOST_OFFSET = 1 << 24 }; /* of indices that are counted by a loop */
+
 static const tvm_slot *slot_of(const prover *p, uint32_t slot) {
     return &p->kernel->slots[slot];
 }
@@ -291,6 +293,109 @@ static uint32_t intern(prover *p, const prove_place *place) {
     return p->place_count - 1;
 }
 
+static bool is_exact(int32_t low) {
+    return low > PROVE_RANK;
+}
+
+/* The index as by * variable + from, of a loop around the instruction that is counted by a constant. The
+ * variable is assigned by the loop alone. */
+static bool is_linear(const prover *p, uint32_t insn, uint32_t expr, uint32_t *loop, int64_t *by,
+                      int64_t *from) {
+    const tvm_expr *node = &p->kernel->exprs[expr];
+    int64_t more_by, more;
+    *by = *from = 0;
+    switch (node->op) {
+    case TVM_EXPR_INTEGER:
+        *from = node->value.i;
+        return *from > -MOST_OFFSET && *from < MOST_OFFSET;
+    case TVM_EXPR_SLOT:
+        *by = 1;
+        for (uint32_t i = 0; i < insn; i++)
+            if (p->kernel->insns[i].op == TVM_OP_FOR && p->kernel->insns[i].result == node->a &&
+                p->kernel->insns[i].match > insn)
+                *loop = i;
+        for (uint32_t i = *loop + 1; *loop != TVM_NONE && i < p->kernel->insns[*loop].match; i++)
+            if (p->kernel->insns[i].result == node->a) return false;
+        return *loop != TVM_NONE;
+    case TVM_EXPR_ADD:
+    case TVM_EXPR_MUL:
+        if (p->kernel->exprs[node->b].op != TVM_EXPR_INTEGER ||
+            !is_linear(p, insn, node->a, loop, by, from) ||
+            !is_linear(p, insn, node->b, loop, &more_by, &more))
+            return false;
+        *from = node->op == TVM_EXPR_ADD ? *from + more : *from * more;
+        if (node->op == TVM_EXPR_MUL) *by *= more;
+        return *by > 0 && *by<MOST_OFFSET && * from> - MOST_OFFSET && *from < MOST_OFFSET;
+    default:
+        return false;
+    }
+}
+
+/* How far the index goes on in a turn; 0: it is not known. */
+static int64_t stride_of(const prover *p, uint32_t loop, int64_t by) {
+    const tvm_expr *step = &p->kernel->exprs[tvm_operands(p->kernel, &p->kernel->insns[loop])[2].value];
+    if (step->op != TVM_EXPR_INTEGER || step->value.i < 1 || step->value.i > MOST_OFFSET) return 0;
+    return step->value.i * by < MOST_OFFSET ? step->value.i * by : 0;
+}
+
+static void set_linear(const prover *p, const prove_site *site, unsigned d, prove_place *place) {
+    uint32_t loop = TVM_NONE;
+    int64_t by, from;
+    if (!is_linear(p, site->insn, site->indices[d].value, &loop, &by, &from) || loop == TVM_NONE) return;
+    if (stride_of(p, loop, by) == 0) return;
+    place->loop[d] = loop + 1;
+    place->by[d] = (int32_t)by;
+    place->from[d] = (int32_t)from;
+}
+
+static void forget_loop(prove_place *place, unsigned d) {
+    place->loop[d] = 0;
+    place->by[d] = place->from[d] = place->behind[d] = 0;
+}
+
+static bool is_in_loop(const prove_place *place, uint32_t loop) {
+    for (unsigned d = 0; d < TVM_MAX_RANK; d++)
+        if (place->loop[d] && (loop == TVM_NONE || place->loop[d] == loop + 1)) return true;
+    return false;
+}
+
+uint32_t prove_next_place(prover *p, uint32_t number, uint32_t loop) {
+    prove_place place = p->places[number];
+    const prove_site *site = &p->sites[place.site];
+    if (!is_in_loop(&place, loop)) return number;
+    for (unsigned d = 0; d < site->rank; d++) {
+        if (place.loop[d] != loop + 1 || place.behind[d]) continue;
+        int64_t stride = stride_of(p, loop, place.by[d]), least = -2 * stride - site->extent[d];
+        place.behind[d] = place.from[d] - stride <= least;
+        if (least > -MOST_OFFSET)
+            place.from[d] = (int32_t)(place.behind[d] ? least : place.from[d] - stride);
+        else
+            forget_loop(&place, d);
+    }
+    return intern(p, &place);
+}
+
+uint32_t prove_place_after(prover *p, uint32_t number, uint32_t loop) {
+    prove_place place = p->places[number];
+    if (!is_in_loop(&place, loop)) return number;
+    for (unsigned d = 0; d < TVM_MAX_RANK; d++)
+        if (loop == TVM_NONE || place.loop[d] == loop + 1) forget_loop(&place, d);
+    return intern(p, &place);
+}
+
+/* Are both relative to the variable of one loop? */
+static bool is_alike(const prove_place *x, const prove_place *y, unsigned d) {
+    return x->loop[d] && x->loop[d] == y->loop[d] && x->by[d] == y->by[d];
+}
+
+/* Along a dimension, is one tile before the other? Of one that is behind it is known how far at least. */
+static bool is_apart(const prove_place *x, uint32_t x_extent, const prove_place *y, unsigned d) {
+    int64_t low = is_exact(x->low[d]) ? x->low[d] : x->from[d],
+            high = is_exact(y->low[d]) ? y->low[d] : y->from[d];
+    bool comparable = is_exact(x->low[d]) ? is_exact(y->low[d]) : is_alike(x, y, d) && !y->behind[d];
+    return comparable && low + x_extent <= high;
+}
+
 uint32_t prove_place_of(prover *p, const prove_state *state, uint32_t number) {
     const prove_site *site = &p->sites[number];
     prove_place place;
@@ -312,15 +417,12 @@ uint32_t prove_place_of(prover *p, const prove_state *state, uint32_t number) {
                        : is_rank ? PROVE_RANK
                        : aligned ? PROVE_ALIGNED
                                  : PROVE_UNKNOWN;
+        if (!inside && !site->everywhere) set_linear(p, site, d, &place);
     }
     return intern(p, &place);
 }
 
 /* ---- do two of them have an element in common? ---- */
-
-static bool is_exact(int32_t low) {
-    return low > PROVE_RANK;
-}
 
 static bool is_split(const prove_site *site, unsigned d) {
     return site->digits[d].count > 1;
@@ -353,9 +455,7 @@ bool prove_overlap(const prover *p, uint32_t a, uint32_t b) {
     if (x->block != y->block && x->block != PROVE_UNKNOWN && y->block != PROVE_UNKNOWN) return false;
     if (s->root != t->root || (!s->writes && !t->writes) || (s->is_atomic && t->is_atomic)) return false;
     for (unsigned d = 0; d < s->rank && s->slot == t->slot; d++) {
-        if (!is_exact(x->low[d]) || !is_exact(y->low[d])) continue;
-        if ((int64_t)x->low[d] + s->extent[d] <= y->low[d] || (int64_t)y->low[d] + t->extent[d] <= x->low[d])
-            return false;
+        if (is_apart(x, s->extent[d], y, d) || is_apart(y, t->extent[d], x, d)) return false;
     }
     span(s, x, &low[0], &high[0]);
     span(t, y, &low[1], &high[1]);
@@ -526,8 +626,9 @@ static bool find_distance(const prover *p, const prove_place *x, const prove_pla
         bool aligned = x->low[d] != PROVE_UNKNOWN && y->low[d] != PROVE_UNKNOWN && same &&
                        (!is_exact(x->low[d]) || x->low[d] % (int64_t)s->extent[d] == 0) &&
                        (!is_exact(y->low[d]) || y->low[d] % (int64_t)t->extent[d] == 0);
-        if (!exact && !aligned) return false;
-        distance[d] = exact ? (int64_t)y->low[d] - x->low[d] : 0;
+        bool linear = is_alike(x, y, d) && !x->behind[d] && !y->behind[d];
+        if (!exact && !aligned && !linear) return false;
+        distance[d] = exact ? (int64_t)y->low[d] - x->low[d] : linear ? (int64_t)y->from[d] - x->from[d] : 0;
     }
     int64_t before = 0, behind = 0;
     for (unsigned d = 0; d < s->rank && !one; d++)

@@ -36,6 +36,7 @@ typedef struct joint {
 typedef struct turns {
     prover *p;
     uint32_t group, first, end; /* teams */
+    uint32_t start;             /* of those in which they begin */
     shared_key keys[MOST_KEYS];
     uint32_t key_count;
     joint *waiting;
@@ -385,7 +386,7 @@ static bool begin(const turns *t, joint *j) {
     bool made = j->ahead && j->missing;
     if (!made) p->no_memory = true;
     for (uint32_t c = t->first; c < t->end && made; c++)
-        made = prove_copy_state(p, &j->teams[c], &p->contexts[c].starts[0]);
+        made = prove_copy_state(p, &j->teams[c], &p->contexts[c].starts[t->start]);
     for (uint32_t i = 0; i < p->cell_count && made; i++) {
         j->missing[i] = (uint16_t)p->cells[i].arrivals;
         for (uint32_t c = t->first; c < t->end; c++) j->ahead[c * p->cell_count + i] = p->cells[i].open;
@@ -395,7 +396,6 @@ static bool begin(const turns *t, joint *j) {
 
 static void run_group(turns *t) {
     joint first;
-    find_keys(t);
     bool made = begin(t, &first);
     if (made) push(t, &first);
     free_joint(t, &first);
@@ -406,6 +406,8 @@ static void run_group(turns *t) {
         free_joint(t, &j);
     }
     free(t->waiting);
+    t->waiting = NULL;
+    t->capacity = 0;
 }
 
 /* ---- may they be run so? ---- */
@@ -416,7 +418,17 @@ static bool refuse(prover *p, uint32_t insn, const char *why) {
     return false;
 }
 
-/* Each wait is at a ring, at a place that is known, by teams that begin in one way. */
+/* A role begins where the one before it in its group does: each start of the one goes with that of the other.
+ */
+static bool begins_as_before(const prover *p, uint32_t c) {
+    const prove_context *team = &p->contexts[c], *before = team - 1;
+    if (c == 1 || before->group != team->group || team->role == before->role) return true;
+    for (uint32_t i = before->end + 1; i < team->role; i++)
+        if (tvm_class_opens(tvm_insn_class(&p->kernel->insns[i]))) return false;
+    return team->start_count == before->start_count;
+}
+
+/* Each wait is at a ring, at a place that is known. */
 static bool can_be_run(prover *p) {
     uint32_t warps = 0;
     for (uint32_t i = 0; i < p->cell_count; i++)
@@ -430,8 +442,8 @@ static bool can_be_run(prover *p) {
         uint32_t own = (team.warps == 32 ? UINT32_MAX : (UINT32_C(1) << team.warps) - 1) << team.first;
         if (c > 1 && p->contexts[c].group != p->contexts[c - 1].group) warps = 0;
         if (warps & own) return refuse(p, p->odd_wait, "waits, and warps are in two roles");
-        if (p->contexts[c].start_count != 1)
-            return refuse(p, p->odd_wait, "waits, and roles begin in several ways");
+        if (!begins_as_before(p, c))
+            return refuse(p, p->odd_wait, "waits, and roles begin in different ways");
         warps |= own;
     }
     return true;
@@ -447,7 +459,8 @@ void prove_turns(prover *p) {
         turns t = {.p = p, .group = p->contexts[c].group, .first = c, .end = c};
         while (t.end < p->context_count && p->contexts[t.end].group == t.group) t.end++;
         c = t.end;
-        run_group(&t);
+        find_keys(&t);
+        for (; t.start < p->contexts[t.first].start_count; t.start++) run_group(&t);
     }
     if (p->proof->deadlocks.verdict != TVM_PROVED || p->too_long) p->drained = 0;
     if (before.verdict > p->proof->deadlocks.verdict) p->proof->deadlocks = before;

@@ -140,6 +140,7 @@ void prove_forget(prover *p, prove_state *state, uint32_t slot) {
 
 void prove_leave_loop(prover *p, prove_state *state, uint32_t loop) {
     prove_forget(p, state, p->kernel->insns[loop].result);
+    prove_move_records(p, state, loop, true);
     state->at = behind(p->kernel->insns[loop].match);
 }
 
@@ -151,7 +152,7 @@ static bool turn(paths *w, prove_state *state, uint32_t at) {
     int more = prove_goes_on(p, state, loop);
     if (more < 0) {
         push(w, state, behind(loop->match));
-        if (!p->no_memory) prove_forget(p, &w->waiting[w->count - 1], loop->result);
+        if (!p->no_memory) prove_leave_loop(p, &w->waiting[w->count - 1], at);
         state->sure = false;
     }
     if (more == 0)
@@ -163,6 +164,7 @@ static bool turn(paths *w, prove_state *state, uint32_t at) {
 
 void prove_enter_loop(prover *p, prove_state *state, uint32_t at) {
     const tvm_insn *loop = &p->kernel->insns[at];
+    prove_move_records(p, state, at, true); /* of a time before, that was left by way of a loop around it */
     if (loop->op == TVM_OP_FOR) prove_assign(p, state, loop->result, prove_first_turn(p, state, loop));
     state->at = 2 * at + 1;
 }
@@ -170,6 +172,7 @@ void prove_enter_loop(prover *p, prove_state *state, uint32_t at) {
 void prove_turn_loop(prover *p, prove_state *state, uint32_t at) {
     const tvm_insn *loop = &p->kernel->insns[at];
     if (loop->op == TVM_OP_FOR) prove_assign(p, state, loop->result, prove_next_turn(p, state, loop));
+    prove_move_records(p, state, at, false);
     state->at = 2 * at + 1;
 }
 
