@@ -220,6 +220,24 @@ static PyObject *kernel_prepare(PyObject *self, PyObject *device) {
     return status ? py_raise(kernel->state, status, kernel->state->contexts[place]) : Py_NewRef(Py_None);
 }
 
+/* The same on every device: it is proved where the interpreter has it. */
+static PyObject *kernel_prove(PyObject *self, PyObject *unused) {
+    py_kernel *kernel = (py_kernel *)self;
+    tvm_status status;
+    tvm_kernel_proof proof;
+    char *report;
+    tvm_kernel *on = py_kernel_on(kernel, PY_INTERPRETER);
+    (void)unused;
+    if (!on) return NULL;
+    Py_BEGIN_ALLOW_THREADS;
+    status = tvm_prove_kernel(on, &proof, &report);
+    Py_END_ALLOW_THREADS;
+    if (status) return py_raise(kernel->state, status, kernel->state->contexts[PY_INTERPRETER]);
+    PyObject *result = Py_BuildValue("iis", (int)proof.races, (int)proof.deadlocks, report);
+    free(report);
+    return result;
+}
+
 static PyObject *kernel_info(PyObject *self, PyObject *device) {
     py_kernel *kernel = (py_kernel *)self;
     int place;
@@ -284,6 +302,7 @@ static PyMethodDef kernel_methods[] = {
     {"prepare", kernel_prepare, METH_O,
      "prepare($self, device, /)\n--\n\n"
      "Translates and loads now, so that the first launch does not; of an entry all variants."},
+    {"_prove", kernel_prove, METH_NOARGS, "_prove($self, /)\n--\n\n(races, deadlocks, report)"},
     {"_info", kernel_info, METH_O,
      "_info($self, device, /)\n--\n\n(target, threads, shared_bytes, registers, local_bytes)"},
     {NULL, NULL, 0, NULL}};

@@ -41,7 +41,7 @@ from ._errors import (  # noqa: E402
 from ._device import cancel, device_name, device_report, interpreter, set_limits, set_sanitizer, synchronize
 from ._load import PROGRAMS, assemble, load, program, program_names
 from ._native import version as __version__
-from ._program import Kernel, KernelInfo, Param, Program
+from ._program import Kernel, KernelInfo, Param, Program, Proof, Verdict
 
 #: What needs torch, which is imported when one of these is first named.
 _OF_TORCH = ("checkpoint", "experts", "nn", "ops", "parallel", "quantize", "storage")
@@ -74,10 +74,12 @@ __all__ = [
     "PROGRAMS",
     "Param",
     "Program",
+    "Proof",
     "SanitizerError",
     "SignatureError",
     "UnsupportedError",
     "UsageError",
+    "Verdict",
     "assemble",
     "cancel",
     "device_name",

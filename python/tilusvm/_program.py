@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import inspect
 import os
 from types import MappingProxyType
@@ -31,6 +32,23 @@ class KernelInfo(NamedTuple):
     shared_bytes: int  #: of a block
     registers: int  #: of a thread; -1 on the interpreter
     local_bytes: int  #: of a thread: spilled registers, indexed locals
+
+
+class Verdict(enum.IntEnum):
+    """Of a proof, the worst last."""
+
+    PROVED = 0  #: there are none, whatever the arguments of the launch
+    CONDITIONAL = 1  #: there are none, if what the kernel waits for comes from other blocks in the end
+    OPEN = 2  #: not proved: the report says what is missing
+    FOUND = 3  #: every block that runs, and meets no fault before, has what the report says
+
+
+class Proof(NamedTuple):
+    """What is proved of a kernel, without a launch; of an entry, of the worst of its variants."""
+
+    races: Verdict  #: on shared memory
+    deadlocks: Verdict
+    report: str  #: two lines for each kernel, as tvm-as --prove prints them
 
 
 class _Signature:
@@ -91,6 +109,12 @@ class Kernel(_native.Kernel):
         """What the kernel became on a device, for which it is translated and loaded; an entry has no code of its own:
         ask for the kernel that ``variant`` names."""
         return KernelInfo(*self._info(device))
+
+    def prove(self) -> Proof:
+        """Looks for races on shared memory and for deadlocks, as tvm-as --prove does; tvm-memory(7) says what is
+        proved, and of what."""
+        races, deadlocks, report = self._prove()
+        return Proof(Verdict(races), Verdict(deadlocks), report)
 
     def _index(self, param: str | int) -> int:
         if isinstance(param, int):
