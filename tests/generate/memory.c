@@ -256,15 +256,17 @@ static void fill_shared(gen *g, uint32_t slot, unsigned rank, const uint32_t *sh
     uint32_t tile = gen_one_in(g, 2) ? gen_load_input(g, "raw", type, &layout) : gen_fresh(g, type, &layout);
     unsigned same = memcmp(gen_layout_of(g, tile)->shape, layout.shape, sizeof layout.shape) == 0;
     if (!same) tile = gen_fresh(g, type, &layout);
-    for (uint32_t i = 0; i < shape[0]; i++) {
+    if (type.bits % 8 != 0) tile = as_whole_bytes(g, tile);
+    for (uint32_t i = 0; i < shape[0] && tile != TVM_NONE; i++) {
         gen_insn insn = gen_begin(TVM_OP_STORE_SHARED);
         gen_put_slot(&insn, slot);
         gen_put_expr(&insn, constant(g, i));
         for (unsigned d = 1; d < rank; d++) gen_put_expr(&insn, constant(g, 0));
         gen_put_slot(&insn, tile);
         gen_put_none(&insn);
-        gen_must(g, &insn);
+        if (!gen_take(g, &insn, NULL)) tile = TVM_NONE;
     }
+    if (tile == TVM_NONE) g->failed = true;
 }
 
 void gen_alloc_shared(gen *g) {
@@ -273,9 +275,12 @@ void gen_alloc_shared(gen *g) {
     gen_insn insn = gen_begin(TVM_OP_ALLOC_SHARED);
     insn.type.dtype = gen_dtype(g);
     shape[0] = 1 + gen_below(g, 3);
-    if (g->shared_count == sizeof g->shared / sizeof *g->shared || insn.type.dtype.bits % 8 != 0) return;
-    insn.type.has_layout = shared_layout(g, rank, shape, insn.type.dtype.bits, &insn.type.shared_layout);
-    if (!insn.type.has_layout) return;
+    if (g->shared_count == sizeof g->shared / sizeof *g->shared) return;
+    unsigned bits = insn.type.dtype.bits;
+    shape[rank - 1] = whole_row(insn.type.dtype, shape[rank - 1]);
+    insn.type.has_layout = shared_layout(g, rank, shape, bits, &insn.type.shared_layout);
+    if (!insn.type.has_layout || tvm_shared_layout_packs(&insn.type.shared_layout, bits, NULL) != TVM_OK)
+        return;
     uint32_t slot = gen_must(g, &insn);
     g->shared[g->shared_count] = (gen_shared){.slot = slot, .written = true};
     fill_shared(g, slot, rank, shape);
@@ -297,9 +302,10 @@ static unsigned shared_tile(gen *g, uint32_t slot, gen_insn *insn, uint32_t tile
     gen_put_slot(insn, slot);
     for (unsigned d = 0; d < rank; d++) {
         uint32_t extent = d < rank - dims ? 1 : shape[d];
-        if (d >= rank - dims && extent % 2 == 0 && gen_one_in(g, 5)) extent /= 2;
+        uint32_t step = d + 1 == rank ? row_step(g->kernel->slots[slot].dtype) : 1;
+        if (d >= rank - dims && extent % (2 * step) == 0 && gen_one_in(g, 5)) extent /= 2;
         if (d >= rank - dims) tile[d - (rank - dims)] = extent;
-        gen_put_expr(insn, gen_index(g, shape[d] - extent, gen_one_in(g, 2) ? extent : 1));
+        gen_put_expr(insn, gen_index(g, shape[d] - extent, gen_one_in(g, 2) ? extent : step));
     }
     return dims;
 }
@@ -340,7 +346,13 @@ static void load_shared(gen *g) {
     unsigned rank = shared_tile(g, tensor_or_view(g, s->slot), &insn, tile);
     insn.type.has_layout = gen_layout(g, rank, tile, &insn.type.layout);
     if (!insn.type.has_layout) return;
-    uint32_t mask = gen_one_in(g, 3) ? gen_register_of(g, TVM_BOOL, TVM_NONE) : TVM_NONE;
+    unsigned bits = g->kernel->slots[s->slot].dtype.bits;
+    bool packed = bits % 8 != 0;
+    tvm_why why;
+    if (packed &&
+        tvm_layout_auto(rank, tile, tvm_team_threads(g->team), bits, &insn.type.layout, &why) != TVM_OK)
+        return;
+    uint32_t mask = !packed && gen_one_in(g, 3) ? gen_register_of(g, TVM_BOOL, TVM_NONE) : TVM_NONE;
     to_read(g, s);
     if (mask != TVM_NONE && gen_layout_of(g, mask)->rank == rank &&
         memcmp(shape_of(g, mask), tile, rank * sizeof *tile) == 0)
@@ -350,7 +362,9 @@ static void load_shared(gen *g) {
     put_mask(&insn, mask);
     tvm_dtype type = g->kernel->slots[s->slot].dtype;
     put_fill(g, &insn, type, mask != TVM_NONE);
-    uint32_t slot = gen_must(g, &insn);
+    uint32_t slot = TVM_NONE;
+    if (!packed) slot = gen_must(g, &insn);
+    if (packed && !gen_take(g, &insn, &slot)) return;
     g->vars[slot].exact_bits = type.kind != TVM_KIND_FLOAT || !tvm_float_has_nan(type);
 }
 
@@ -370,6 +384,7 @@ static void store_shared(gen *g) {
     }
     tvm_layout layout;
     if (source == TVM_NONE && gen_layout(g, rank, tile, &layout)) source = gen_fresh(g, type, &layout);
+    if (source != TVM_NONE && type.bits % 8 != 0) source = as_whole_bytes(g, source);
     if (source == TVM_NONE) return;
     uint32_t mask = maybe_mask(g, type, source);
     gen_put_slot(&insn, source);
@@ -378,7 +393,10 @@ static void store_shared(gen *g) {
     put_mask(&masked, mask);
     if (mask != TVM_NONE && gen_take(g, &masked, NULL)) return;
     put_mask(&insn, TVM_NONE);
-    gen_must(g, &insn);
+    if (type.bits % 8 == 0)
+        gen_must(g, &insn);
+    else
+        gen_take(g, &insn, NULL);
 }
 
 static void plain(gen *g, unsigned op) {
@@ -415,11 +433,18 @@ static void copy_async(gen *g) {
     extents_about(g, type, rank, tile, extents);
     to_write(g, s);
     gen_put_slot(&insn, gen_param(g, "raw", type, rank, extents));
-    for (unsigned d = 0; d < rank; d++)
-        gen_put_expr(&insn, gen_one_in(g, 2) ? constant(g, 0) : gen_scalar(g, 1).expr);
+    for (unsigned d = 0; d < rank; d++) {
+        uint32_t step = d + 1 == rank ? row_step(type) : 1;
+        gen_put_expr(&insn, gen_one_in(g, 2) ? constant(g, 0)
+                            : step > 1       ? gen_index(g, 2 * step, step)
+                                             : gen_scalar(g, 1).expr);
+    }
     gen_put_list(&insn, rank, tile);
     gen_put_evict(g, &insn);
-    put_warps(g, &insn, rank, tile);
+    if (type.bits % 8 == 0)
+        put_warps(g, &insn, rank, tile);
+    else
+        gen_put_none(&insn);
     gen_must(g, &insn);
     plain(g, TVM_OP_COMMIT_GROUP);
     bool late = gen_one_in(g, 2);
