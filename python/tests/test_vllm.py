@@ -4,6 +4,10 @@ torch's in float64."""
 import dataclasses
 import importlib.util
 import json
+import os
+import pathlib
+import subprocess
+import sys
 import types
 
 import pytest
@@ -24,30 +28,23 @@ from tilusvm import nn, storage  # noqa: E402
 
 tilusvm.vllm.register()
 
-from vllm.config import (  # noqa: E402
-    AttentionConfig,
-    CompilationConfig,
-    ModelConfig,
-    VllmConfig,
-    set_current_vllm_config,
-)
+from vllm.config import VllmConfig, set_current_vllm_config  # noqa: E402
 from vllm.distributed import parallel_state  # noqa: E402
-from vllm.forward_context import set_forward_context  # noqa: E402
 from vllm.model_executor.layers import linear as vllm_linear  # noqa: E402
 from vllm.model_executor.layers import quantization as vllm_quantization  # noqa: E402
 from vllm.model_executor.layers import vocab_parallel_embedding as vocabulary  # noqa: E402
 from vllm.model_executor import parameter as vllm_parameter  # noqa: E402
-from vllm.model_executor.model_loader import get_model  # noqa: E402
 from vllm.platforms import current_platform  # noqa: E402
 from vllm.v1.attention.backend import CommonAttentionMetadata  # noqa: E402
 from vllm.v1.attention.backends.registry import AttentionBackendEnum  # noqa: E402
 from vllm.v1.kv_cache_interface import FullAttentionSpec, compute_layer_kv_cache_shape_bytes  # noqa: E402
+from vllm_kit import HIDDEN, PLAIN, VOCABULARY, config_of, logits, plain_model, take_backend, tiny_model  # noqa: E402
 
 from tilusvm.engines.cache import VARIABLE  # noqa: E402
 from tilusvm.vllm.attention import TilusAttentionBackend  # noqa: E402
 from tilusvm.vllm.quantization import TilusConfig, TilusMoEMethod  # noqa: E402
 
-HIDDEN = 256
+WORKER = pathlib.Path(__file__).with_name("vllm_worker.py")
 MAPPING = {"qkv_proj": ["q_proj", "k_proj", "v_proj"], "gate_up_proj": ["gate_proj", "up_proj"]}
 
 
@@ -587,24 +584,6 @@ def alone(tmp_path):
     parallel_state.destroy_distributed_environment()
 
 
-def tiny_model():
-    transformers = pytest.importorskip("transformers")
-    sizes = {"hidden_size": HIDDEN, "intermediate_size": 512, "num_hidden_layers": 2, "num_attention_heads": 4}
-    words = {"num_key_value_heads": 2, "head_dim": 64, "vocab_size": 128, "max_position_embeddings": 256}
-    config = transformers.LlamaConfig(**sizes, **words, tie_word_embeddings=False, initializer_range=0.1)
-    return transformers.LlamaForCausalLM(config).half()
-
-
-def plain_model(folder):
-    """A Llama of random weights, in a folder; and in float64 what its layers are when they are quantized."""
-    model = tiny_model()
-    model.save_pretrained(folder)
-    for module in model.modules():
-        if type(module) is torch.nn.Linear:
-            module.weight.data = nn.Linear.from_float(module, "u4", 64).dequantize()
-    return model.double()
-
-
 def foreign_model(folder, name):
     """One that another program has quantized, but for its head; and in float64 what that stands for."""
     config, make = FOREIGN[name]
@@ -631,45 +610,24 @@ def test_a_model(monkeypatch, alone, tmp_path, source):
     transformers in float64 with the dequantized weights."""
     monkeypatch.setenv(VARIABLE, "")
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    monkeypatch.setattr(
-        type(current_platform), "get_attn_backend_cls",
-        classmethod(lambda cls, selected, *rest, **words: selected.get_path()),
-    )  # fmt: skip
+    monkeypatch.setattr(type(current_platform), "get_attn_backend_cls", current_platform.get_attn_backend_cls)
+    take_backend()
     plain = source == "plain"
     exact = plain_model(tmp_path) if plain else foreign_model(tmp_path, source)
-    overrides = {"quantization_config": {"quant_method": "tilusvm", "group": 64, "skip": []}} if plain else {}
-    model_config = ModelConfig(
-        model=str(tmp_path), tokenizer=str(tmp_path), skip_tokenizer_init=True, dtype="float16", max_model_len=128,
-        quantization="tilusvm", hf_overrides=overrides, enforce_eager=True,
-    )  # fmt: skip
-    config = VllmConfig(
-        model_config=model_config, compilation_config=CompilationConfig(custom_ops=["none"], mode=0),
-        attention_config=AttentionConfig(backend="CUSTOM"),
-    )  # fmt: skip
+    config = config_of(tmp_path, PLAIN if plain else {})
+    ids = torch.randint(0, VOCABULARY, (21,))
     with set_current_vllm_config(config), torch.inference_mode():
-        model = get_model(vllm_config=config)
-        names = [f"model.layers.{i}.self_attn.attn" for i in range(2)]
-        attention = config.compilation_config.static_forward_context
-        specs = {}
-        for name in names:
-            specs[name] = TilusAttentionBackend.customize_spec(attention[name].get_kv_cache_spec(config))
-            shape = compute_layer_kv_cache_shape_bytes(specs[name], 8)
-            attention[name].kv_cache = torch.zeros(shape, dtype=torch.int8).view(torch.float16)
-        builder = TilusAttentionBackend.get_builder_cls()(specs[names[0]], names, config, torch.device("cpu"))
-        table = torch.arange(1, 8, dtype=torch.int32)[None]
-        ids = torch.randint(0, 128, (1, 21))
-        wanted = exact(ids).logits[0]
-        for begin, end in ((0, 20), (20, 21)):
-            starts = torch.tensor([0, end - begin], dtype=torch.int32)
-            lengths = torch.tensor([end], dtype=torch.int32)
-            common = CommonAttentionMetadata(
-                query_start_loc=starts, query_start_loc_cpu=starts, seq_lens=lengths, num_reqs=1,
-                num_actual_tokens=end - begin, max_query_len=end - begin, max_seq_len=end, block_table_tensor=table,
-                slot_mapping=torch.zeros(end - begin, dtype=torch.int64), seq_lens_cpu_upper_bound=lengths,
-            )  # fmt: skip
-            meta = dict.fromkeys(names, builder.build(0, common))
-            slots = dict.fromkeys(names, common.slot_mapping)
-            with set_forward_context(meta, config, num_tokens=end - begin, slot_mapping=slots):
-                hidden = model(ids[0, begin:end], torch.arange(begin, end))
-            logits = model.compute_logits(hidden)
-            close(logits, wanted[begin:end], 2e-2)
+        wanted = exact(ids[None]).logits[0]
+        for begin, end, found in logits(config, ids, 20):
+            close(found, wanted[begin:end], 2e-2)
+
+
+def test_two_processes(tmp_path):
+    """Tensor parallel: each process reads its part of the checkpoint, and vLLM sums over gloo."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone"]
+    variables = {"OMP_NUM_THREADS": "1", VARIABLE: "", "HF_HUB_OFFLINE": "1"}
+    done = subprocess.run(
+        [*command, WORKER, tmp_path], capture_output=True, text=True, timeout=3600, env={**os.environ, **variables}
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "vllm: all is right" in done.stdout
