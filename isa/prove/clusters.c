@@ -13,9 +13,9 @@ static bool is_number(const prover *p, uint32_t expr, int64_t number) {
 }
 
 /* The rank in a cluster along one axis, as the assembler writes it. */
-bool prove_is_rank(const prover *p, uint32_t expr) {
+bool tvm_prove_is_rank(const prover *p, uint32_t expr) {
     const tvm_expr *node = &p->kernel->exprs[expr];
-    if (node->op == TVM_EXPR_ADD && is_number(p, node->b, 0)) return prove_is_rank(p, node->a);
+    if (node->op == TVM_EXPR_ADD && is_number(p, node->b, 0)) return tvm_prove_is_rank(p, node->a);
     const tvm_expr *of = &p->kernel->exprs[node->a];
     uint32_t blocks = tvm_cluster_blocks(p->kernel);
     return node->op == TVM_EXPR_MOD && of->op == TVM_EXPR_BLOCK && blocks == p->kernel->cluster[of->a] &&
@@ -40,13 +40,13 @@ static bool is_alike(const prover *p, uint32_t expr) {
 /* ---- epochs ---- */
 
 static void refuse(prover *p, uint32_t insn, const char *why) {
-    prove_fail(p, &p->proof->deadlocks, TVM_NOT_PROVED, insn, TVM_NONE, "%s %s", prove_mnemonic(p, insn),
-               why);
+    tvm_prove_fail(p, &p->proof->deadlocks, TVM_NOT_PROVED, insn, TVM_NONE, "%s %s",
+                   tvm_prove_mnemonic(p, insn), why);
 }
 
 /* All blocks come to each sync-cluster, and as often, if no condition that they may decide differently, nor a
  * loop, stands around it or around an exit. */
-bool prove_find_epochs(prover *p) {
+bool tvm_prove_find_epochs(prover *p) {
     uint32_t depth = 0, odd = 0, epoch = 0, leaves = TVM_NONE, meets = TVM_NONE;
     p->epochs = calloc(p->kernel->insn_count + (size_t)1, sizeof *p->epochs);
     for (uint32_t i = 0; p->epochs && i < p->kernel->insn_count; i++) {
@@ -65,21 +65,22 @@ bool prove_find_epochs(prover *p) {
     }
     if (leaves == TVM_NONE || meets == TVM_NONE || tvm_cluster_blocks(p->kernel) == 1) return p->epochs;
     refuse(p, meets, "waits for blocks that may have left by exit");
-    prove_fail(p, &p->proof->races, TVM_NOT_PROVED, leaves, meets,
-               "exit of one block, where another one goes on to sync-cluster, line %u", prove_line(p, meets));
+    tvm_prove_fail(p, &p->proof->races, TVM_NOT_PROVED, leaves, meets,
+                   "exit of one block, where another one goes on to sync-cluster, line %u",
+                   tvm_prove_line(p, meets));
     return p->epochs;
 }
 
 /* ---- accesses of different blocks ---- */
 
-bool prove_is_reached(const prover *p, uint32_t root) {
+bool tvm_prove_is_reached(const prover *p, uint32_t root) {
     return p->touched[root] & PROVE_TOUCHED_FAR;
 }
 
 /* May an access of one block meet that of another one, in time? A copy lasts until somebody has waited for
  * it. */
 static bool is_beside(const prover *p, uint32_t far, const prove_entry *entry, const prove_site *site) {
-    bool lasts = site->actor >= PROVE_COPY && (entry->context == 0 || prove_lasts(p, entry));
+    bool lasts = site->actor >= PROVE_COPY && (entry->context == 0 || tvm_prove_lasts(p, entry));
     return p->epochs[site->insn] == far || (lasts && p->epochs[site->insn] < far);
 }
 
@@ -96,7 +97,7 @@ static bool conflict(const prover *p, const prove_entry *a, const prove_entry *b
     if (!is_beside(p, p->epochs[x->insn], b, y) || is_apart(p, a, b)) return false;
     if (x->is_atomic && y->is_atomic)
         return x->root == y->root && !y->block; /* one of the block's own scope */
-    return prove_overlap(p, a->place, b->place);
+    return tvm_prove_overlap(p, a->place, b->place);
 }
 
 static bool is_made(const prover *p, const prove_site *site) {
@@ -105,24 +106,25 @@ static bool is_made(const prover *p, const prove_site *site) {
     return true;
 }
 
-void prove_compare_blocks(prover *p) {
+void tvm_prove_compare_blocks(prover *p) {
     for (uint32_t a = 0; a < p->entry_count && !p->too_long; a++) {
         const prove_site *x = &p->sites[p->places[p->entries[a].place].site];
         if (!x->block) continue;
-        prove_charge(p, p->entry_count);
+        tvm_prove_charge(p, p->entry_count);
         if (!is_made(p, x))
-            prove_fail(
+            tvm_prove_fail(
                 p, &p->proof->races, TVM_NOT_PROVED, x->insn, TVM_NONE,
                 "%s: no sync-cluster outside of loops and conditions stands between it and alloc-shared",
-                prove_mnemonic(p, x->insn));
+                tvm_prove_mnemonic(p, x->insn));
         for (uint32_t b = 0; b < p->entry_count; b++) {
             const prove_site *y = &p->sites[p->places[p->entries[b].place].site];
             if (!conflict(p, &p->entries[a], &p->entries[b])) continue;
-            prove_fail(p, &p->proof->races, TVM_NOT_PROVED, x->insn, y->insn,
-                       "%s of '%s' and %s, line %u, of another block: no sync-cluster outside of loops and "
-                       "conditions stands between them",
-                       prove_mnemonic(p, x->insn), tvm_string(p->program, p->kernel->slots[x->slot].name),
-                       prove_mnemonic(p, y->insn), prove_line(p, y->insn));
+            tvm_prove_fail(
+                p, &p->proof->races, TVM_NOT_PROVED, x->insn, y->insn,
+                "%s of '%s' and %s, line %u, of another block: no sync-cluster outside of loops and "
+                "conditions stands between them",
+                tvm_prove_mnemonic(p, x->insn), tvm_string(p->program, p->kernel->slots[x->slot].name),
+                tvm_prove_mnemonic(p, y->insn), tvm_prove_line(p, y->insn));
             return;
         }
     }

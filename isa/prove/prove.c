@@ -11,16 +11,16 @@ enum { MOST_WALKS = 200 };
 
 /* ---- what is found ---- */
 
-const char *prove_mnemonic(const prover *p, uint32_t insn) {
+const char *tvm_prove_mnemonic(const prover *p, uint32_t insn) {
     return tvm_op(p->kernel->insns[insn].op)->mnemonic;
 }
 
-uint32_t prove_line(const prover *p, uint32_t insn) {
+uint32_t tvm_prove_line(const prover *p, uint32_t insn) {
     return p->kernel->insns[insn].line;
 }
 
-void prove_fail(prover *p, tvm_proof_part *part, tvm_proof_verdict verdict, uint32_t insn, uint32_t other,
-                const char *format, ...) {
+void tvm_prove_fail(prover *p, tvm_proof_part *part, tvm_proof_verdict verdict, uint32_t insn, uint32_t other,
+                    const char *format, ...) {
     (void)p;
     if (part->verdict >= verdict) return;
     va_list arguments;
@@ -104,14 +104,15 @@ static void find_pending(prover *p) {
 
 static void clear(prover *p) {
     for (uint32_t c = 0; c < p->context_count; c++) {
-        for (uint32_t s = 0; s < p->contexts[c].start_count; s++) prove_free_state(&p->contexts[c].starts[s]);
+        for (uint32_t s = 0; s < p->contexts[c].start_count; s++)
+            tvm_prove_free_state(&p->contexts[c].starts[s]);
         free(p->contexts[c].starts);
         p->contexts[c].starts = NULL;
         p->contexts[c].start_count = 0;
     }
     p->entry_count = 0;
-    prove_set_clear(&p->entry_set);
-    prove_set_clear(&p->visited);
+    tvm_prove_set_clear(&p->entry_set);
+    tvm_prove_set_clear(&p->visited);
 }
 
 /* Until no scalar is known too well and no ring is broken; what a walk has found that was given up does not
@@ -128,7 +129,7 @@ static void walk_all(prover *p) {
         clear(p);
         if (turn == MOST_WALKS) p->too_long = true;
         if (p->no_memory || p->too_long) return;
-        prove_walk(p);
+        tvm_prove_walk(p);
         if (!p->restart) return;
     }
 }
@@ -142,21 +143,21 @@ static void find_far_waits(prover *p) {
     for (uint32_t i = 0; i < p->kernel->insn_count; i++) {
         const tvm_insn *insn = &p->kernel->insns[i];
         if (tvm_op(insn->op)->effects & TVM_EFFECT_WAIT)
-            prove_fail(p, &p->proof->deadlocks, TVM_PROVED_IF, i, TVM_NONE,
-                       "what %s waits for comes from other blocks", prove_mnemonic(p, i));
-        if (prove_reach_of(p, i) == PROVE_SENDS)
-            prove_fail(p, &p->proof->deadlocks, TVM_NOT_PROVED, i, TVM_NONE,
-                       "%s waits for other blocks, which is not looked at", prove_mnemonic(p, i));
+            tvm_prove_fail(p, &p->proof->deadlocks, TVM_PROVED_IF, i, TVM_NONE,
+                           "what %s waits for comes from other blocks", tvm_prove_mnemonic(p, i));
+        if (tvm_prove_reach_of(p, i) == PROVE_SENDS)
+            tvm_prove_fail(p, &p->proof->deadlocks, TVM_NOT_PROVED, i, TVM_NONE,
+                           "%s waits for other blocks, which is not looked at", tvm_prove_mnemonic(p, i));
     }
 }
 
 static void give_up(prover *p, tvm_proof_part *part) {
-    prove_fail(p, part, TVM_NOT_PROVED, TVM_NONE, TVM_NONE, "the kernel has too many states to look at");
+    tvm_prove_fail(p, part, TVM_NOT_PROVED, TVM_NONE, TVM_NONE, "the kernel has too many states to look at");
 }
 
 static void prove_all(prover *p) {
-    bool made = prove_find_scalars(p) && find_groups(p) && prove_find_epochs(p) && find_contexts(p) &&
-                prove_find_sites(p) && prove_find_cells(p) && find_touched(p);
+    bool made = tvm_prove_find_scalars(p) && find_groups(p) && tvm_prove_find_epochs(p) && find_contexts(p) &&
+                tvm_prove_find_sites(p) && tvm_prove_find_cells(p) && find_touched(p);
     if (!made) {
         p->no_memory = true;
         return;
@@ -168,7 +169,7 @@ static void prove_all(prover *p) {
         p->gathers = true;
         walk_all(p);
         p->gathers = false;
-        prove_find_tokens(p);
+        tvm_prove_find_tokens(p);
     }
     walk_all(p);
     bool walked = !p->too_long, waits = !p->waits_alone && walked;
@@ -176,14 +177,14 @@ static void prove_all(prover *p) {
     if (!waits)
         p->drained = 0;
     else if (!p->no_memory)
-        prove_turns(p);
+        tvm_prove_turns(p);
     if (p->too_long && p->cell_count)
         give_up(p, &p->proof->deadlocks); /* else nothing waits for what may not come */
     p->too_long = !walked;
     p->most_work = p->proof->steps + PROVE_WORK;
     if (!p->no_memory && walked) {
-        prove_compare_teams(p);
-        prove_compare_blocks(p);
+        tvm_prove_compare_teams(p);
+        tvm_prove_compare_blocks(p);
     }
     if (p->too_long) give_up(p, &p->proof->races);
 }
@@ -192,7 +193,7 @@ static void end(prover *p) {
     clear(p);
     free(p->tracked);
     free(p->scalars);
-    prove_free_sites(p);
+    tvm_prove_free_sites(p);
     free(p->groups);
     free(p->epochs);
     free(p->touched);

@@ -202,35 +202,35 @@ typedef struct prover {
 
 /* ---- scalars.c ---- */
 
-bool prove_find_scalars(prover *p);
-prove_value prove_eval(const prover *p, const prove_state *state, uint32_t expr);
-prove_value prove_exact(int64_t v);
+bool tvm_prove_find_scalars(prover *p);
+prove_value tvm_prove_eval(const prover *p, const prove_state *state, uint32_t expr);
+prove_value tvm_prove_exact(int64_t v);
 /* The scalar has the value now. */
-void prove_assign(prover *p, prove_state *state, uint32_t slot, prove_value value);
+void tvm_prove_assign(prover *p, prove_state *state, uint32_t slot, prove_value value);
 /* The first value of a loop's variable, and the one after `before`; PROVE_ANY where it is not known. */
-prove_value prove_first_turn(const prover *p, const prove_state *state, const tvm_insn *loop);
-prove_value prove_next_turn(const prover *p, const prove_state *state, const tvm_insn *loop);
+prove_value tvm_prove_first_turn(const prover *p, const prove_state *state, const tvm_insn *loop);
+prove_value tvm_prove_next_turn(const prover *p, const prove_state *state, const tvm_insn *loop);
 /* Does the loop go on with its variable's value? 1 yes, 0 no, -1 it is not known. */
-int prove_goes_on(const prover *p, const prove_state *state, const tvm_insn *loop);
+int tvm_prove_goes_on(const prover *p, const prove_state *state, const tvm_insn *loop);
 
 /* ---- sites.c ---- */
 
-bool prove_find_sites(prover *p);
-void prove_free_sites(prover *p);
+bool tvm_prove_find_sites(prover *p);
+void tvm_prove_free_sites(prover *p);
 /* What an instruction does to other blocks of the cluster. */
 typedef enum prove_reach {
     PROVE_NEAR,     /* nothing */
     PROVE_ACCESSES, /* it accesses their shared memory while it runs */
     PROVE_SENDS     /* it arrives at an mbarrier, or starts a copy */
 } prove_reach;
-prove_reach prove_reach_of(const prover *p, uint32_t insn);
+prove_reach tvm_prove_reach_of(const prover *p, uint32_t insn);
 /* The site's place in the state; TVM_NONE: out of memory. */
-uint32_t prove_place_of(prover *p, const prove_state *state, uint32_t site);
+uint32_t tvm_prove_place_of(prover *p, const prove_state *state, uint32_t site);
 /* The place at the next turn of the loop; behind the loop, or any: TVM_NONE is all loops. */
-uint32_t prove_next_place(prover *p, uint32_t place, uint32_t loop);
-uint32_t prove_place_after(prover *p, uint32_t place, uint32_t loop);
+uint32_t tvm_prove_next_place(prover *p, uint32_t place, uint32_t loop);
+uint32_t tvm_prove_place_after(prover *p, uint32_t place, uint32_t loop);
 /* May the two touch an element, of which one writes, but not both by an atomic operation? */
-bool prove_overlap(const prover *p, uint32_t a, uint32_t b);
+bool tvm_prove_overlap(const prover *p, uint32_t a, uint32_t b);
 /* Is an element of both certain, and which threads (of the team) have it? */
 typedef struct prove_pair {
     bool certain;
@@ -239,78 +239,78 @@ typedef struct prove_pair {
 } prove_pair;
 /* Do other threads, or threads of other warps, touch at `b` what was touched at `a` before? The two overlap.
  */
-bool prove_differ(prover *p, uint32_t a, uint32_t b, bool warps, prove_pair *pair);
+bool tvm_prove_differ(prover *p, uint32_t a, uint32_t b, bool warps, prove_pair *pair);
 
 /* ---- records.c ---- */
 
-void prove_order(prover *p, uint32_t context, prove_state *state, uint32_t insn);
-void prove_access(prover *p, uint32_t context, prove_state *state, uint32_t site);
-void prove_let_go(prover *p, uint32_t context, prove_state *state, uint32_t token, uint32_t pending);
-void prove_take(prover *p, prove_state *state, uint32_t token);
+void tvm_prove_order(prover *p, uint32_t context, prove_state *state, uint32_t insn);
+void tvm_prove_access(prover *p, uint32_t context, prove_state *state, uint32_t site);
+void tvm_prove_let_go(prover *p, uint32_t context, prove_state *state, uint32_t token, uint32_t pending);
+void tvm_prove_take(prover *p, prove_state *state, uint32_t token);
 /* The loop goes on, or ends. */
-void prove_move_records(prover *p, prove_state *state, uint32_t loop, bool ends);
-void prove_begin_role(prover *p, const prove_state *state, uint32_t group);
-bool prove_frees(prover *p, const prove_state *state, uint32_t insn);
+void tvm_prove_move_records(prover *p, prove_state *state, uint32_t loop, bool ends);
+void tvm_prove_begin_role(prover *p, const prove_state *state, uint32_t group);
+bool tvm_prove_frees(prover *p, const prove_state *state, uint32_t insn);
 
 /* ---- rings.c ---- */
 
-bool prove_find_cells(prover *p);
-void prove_find_tokens(prover *p);
+bool tvm_prove_find_cells(prover *p);
+void tvm_prove_find_tokens(prover *p);
 /* What a team holds where its role begins. */
-uint64_t prove_held_first(const prover *p, uint32_t context);
-void prove_arrive(prover *p, uint32_t context, prove_state *state, uint32_t insn);
-void prove_wait(prover *p, uint32_t context, prove_state *state, uint32_t insn);
-void prove_bring(prover *p, uint32_t context, const prove_state *state, const prove_site *site);
+uint64_t tvm_prove_held_first(const prover *p, uint32_t context);
+void tvm_prove_arrive(prover *p, uint32_t context, prove_state *state, uint32_t insn);
+void tvm_prove_wait(prover *p, uint32_t context, prove_state *state, uint32_t insn);
+void tvm_prove_bring(prover *p, uint32_t context, const prove_state *state, const prove_site *site);
 /* The cell of mbarriers at an operand; PROVE_NO_CELL. */
 /* Does the wait belong to a ring of that team, or its own mbarrier? */
-bool prove_is_of_token(const prover *p, uint32_t context, uint16_t cell);
-uint16_t prove_cell_at(const prover *p, const prove_state *state, const tvm_operand *operand);
+bool tvm_prove_is_of_token(const prover *p, uint32_t context, uint16_t cell);
+uint16_t tvm_prove_cell_at(const prover *p, const prove_state *state, const tvm_operand *operand);
 /* The rings for whose products the team does not wait any more once it has come to the instruction. */
-uint64_t prove_waits_no_more(const prover *p, uint32_t context, uint32_t insn);
-void prove_compare_teams(prover *p);
+uint64_t tvm_prove_waits_no_more(const prover *p, uint32_t context, uint32_t insn);
+void tvm_prove_compare_teams(prover *p);
 /* Does an access last beyond its group? */
-bool prove_lasts(const prover *p, const prove_entry *entry);
+bool tvm_prove_lasts(const prover *p, const prove_entry *entry);
 
 /* ---- clusters.c ---- */
 
-bool prove_find_epochs(prover *p);
-bool prove_is_rank(const prover *p, uint32_t expr);
+bool tvm_prove_find_epochs(prover *p);
+bool tvm_prove_is_rank(const prover *p, uint32_t expr);
 /* Do other blocks of the cluster access the tensor? */
-bool prove_is_reached(const prover *p, uint32_t root);
-void prove_compare_blocks(prover *p);
+bool tvm_prove_is_reached(const prover *p, uint32_t root);
+void tvm_prove_compare_blocks(prover *p);
 
 /* ---- turns.c ---- */
 
 /* Do all teams of roles come to their ends, whose waits are for rings? Else says what is not known. Finds
  * which rings are drained. */
-void prove_turns(prover *p);
+void tvm_prove_turns(prover *p);
 
 /* ---- walk.c ---- */
 
-void prove_walk(prover *p);
-bool prove_copy_state(prover *p, prove_state *to, const prove_state *from);
-void prove_free_state(prove_state *state);
+void tvm_prove_walk(prover *p);
+bool tvm_prove_copy_state(prover *p, prove_state *to, const prove_state *from);
+void tvm_prove_free_state(prove_state *state);
 /* Where a state stands behind an instruction. */
 static inline uint32_t behind(uint32_t insn) {
     return 2 * (insn + 1);
 }
-void prove_forget(prover *p, prove_state *state, uint32_t slot);
+void tvm_prove_forget(prover *p, prove_state *state, uint32_t slot);
 /* At a loop, to its head; at its end, to the head of the next turn; from its head out. */
-void prove_enter_loop(prover *p, prove_state *state, uint32_t loop);
-void prove_turn_loop(prover *p, prove_state *state, uint32_t loop);
-void prove_leave_loop(prover *p, prove_state *state, uint32_t loop);
+void tvm_prove_enter_loop(prover *p, prove_state *state, uint32_t loop);
+void tvm_prove_turn_loop(prover *p, prove_state *state, uint32_t loop);
+void tvm_prove_leave_loop(prover *p, prove_state *state, uint32_t loop);
 /* Accounts for work; too much ends the walk. */
-void prove_charge(prover *p, uint64_t work);
+void tvm_prove_charge(prover *p, uint64_t work);
 /* Adds the bytes; false: they were there, or out of memory. */
-bool prove_set_add(prover *p, prove_set *set, const void *bytes, size_t size);
-void prove_set_clear(prove_set *set);
+bool tvm_prove_set_add(prover *p, prove_set *set, const void *bytes, size_t size);
+void tvm_prove_set_clear(prove_set *set);
 
 /* ---- prove.c ---- */
 
 /* What is missing; the first one stays, but that a refutation takes its place. */
-void prove_fail(prover *p, tvm_proof_part *part, tvm_proof_verdict verdict, uint32_t insn, uint32_t other,
-                const char *format, ...) __attribute__((format(printf, 6, 7)));
-const char *prove_mnemonic(const prover *p, uint32_t insn);
-uint32_t prove_line(const prover *p, uint32_t insn);
+void tvm_prove_fail(prover *p, tvm_proof_part *part, tvm_proof_verdict verdict, uint32_t insn, uint32_t other,
+                    const char *format, ...) __attribute__((format(printf, 6, 7)));
+const char *tvm_prove_mnemonic(const prover *p, uint32_t insn);
+uint32_t tvm_prove_line(const prover *p, uint32_t insn);
 
 #endif

@@ -77,7 +77,7 @@ static bool is_unread(prover *p, const prove_record *record, uint64_t pending) {
     return actor_of(p, record) != PROVE_STORE || record->age < pending;
 }
 
-void prove_order(prover *p, uint32_t context, prove_state *state, uint32_t at) {
+void tvm_prove_order(prover *p, uint32_t context, prove_state *state, uint32_t at) {
     const tvm_insn *insn = &p->kernel->insns[at];
     const tvm_operand *operands = tvm_operands(p->kernel, insn);
     switch (insn->op) {
@@ -98,14 +98,14 @@ void prove_order(prover *p, uint32_t context, prove_state *state, uint32_t at) {
         sift(p, state, is_unread, operands[0].value);
         break;
     case TVM_OP_ARRIVE_BARRIER:
-        prove_arrive(p, context, state, at);
+        tvm_prove_arrive(p, context, state, at);
         break;
     case TVM_OP_WAIT_BARRIER:
-        prove_wait(p, context, state, at);
+        tvm_prove_wait(p, context, state, at);
         break;
     case TVM_OP_SYNC_BARRIER:
-        prove_arrive(p, context, state, at);
-        prove_wait(p, context, state, at);
+        tvm_prove_arrive(p, context, state, at);
+        tvm_prove_wait(p, context, state, at);
         break;
     default: /* it orders nothing that is looked at here */
         break;
@@ -137,12 +137,12 @@ static void add_entry(prover *p, uint32_t context, uint32_t group, const prove_r
     memset(&entry, 0, sizeof entry);
     entry.context = context;
     entry.group = group;
-    entry.place = prove_place_after(p, record->place, TVM_NONE);
+    entry.place = tvm_prove_place_after(p, record->place, TVM_NONE);
     if (entry.place == TVM_NONE) return;
     entry.lasts = context != 0 && actor_of(p, record) >= PROVE_COPY;
     entry.cover = cover;
-    entry.after = context != 0 ? prove_waits_no_more(p, context, site_of(p, record->place)->insn) : 0;
-    if (!prove_set_add(p, &p->entry_set, &entry, sizeof entry)) return;
+    entry.after = context != 0 ? tvm_prove_waits_no_more(p, context, site_of(p, record->place)->insn) : 0;
+    if (!tvm_prove_set_add(p, &p->entry_set, &entry, sizeof entry)) return;
     if (p->entry_count == p->entry_capacity) {
         uint32_t capacity = p->entry_capacity ? 2 * p->entry_capacity : 64;
         prove_entry *entries = realloc(p->entries, capacity * sizeof *entries);
@@ -162,7 +162,7 @@ static uint16_t bringing(uint32_t context, const prove_token *token) {
     return produces || token->full == token->empty ? token->full : PROVE_NO_CELL - 1;
 }
 
-void prove_let_go(prover *p, uint32_t context, prove_state *state, uint32_t number, uint32_t pending) {
+void tvm_prove_let_go(prover *p, uint32_t context, prove_state *state, uint32_t number, uint32_t pending) {
     uint64_t bit = UINT64_C(1) << number;
     uint16_t cell = bringing(context, &p->tokens[number]);
     for (uint32_t r = 0; r < state->record_count; r++) {
@@ -181,7 +181,7 @@ static bool is_not_marked(prover *p, const prove_record *record, uint64_t bit) {
     return !(record->marks & bit);
 }
 
-void prove_take(prover *p, prove_state *state, uint32_t number) {
+void tvm_prove_take(prover *p, prove_state *state, uint32_t number) {
     sift(p, state, is_not_marked, UINT64_C(1) << number);
 }
 
@@ -256,10 +256,10 @@ static void report(prover *p, uint32_t context, const prove_state *state, const 
     name_threads(p, context, a, pair->first, whom);
     bool refuted = state->sure && certain && is_definite(a, pair->first, b->actor >= PROVE_COPY) &&
                    is_definite(b, pair->second, a->actor >= PROVE_COPY);
-    prove_fail(p, &p->proof->races, refuted ? TVM_REFUTED : TVM_NOT_PROVED, b->insn, a->insn,
-               "%s %s %s%s, which %s, line %u, %s%s: %s", prove_mnemonic(p, b->insn), verb(b, false), element,
-               who, prove_mnemonic(p, a->insn), prove_line(p, a->insn), verb(a, true), whom,
-               missing(a->actor));
+    tvm_prove_fail(p, &p->proof->races, refuted ? TVM_REFUTED : TVM_NOT_PROVED, b->insn, a->insn,
+                   "%s %s %s%s, which %s, line %u, %s%s: %s", tvm_prove_mnemonic(p, b->insn), verb(b, false),
+                   element, who, tvm_prove_mnemonic(p, a->insn), tvm_prove_line(p, a->insn), verb(a, true),
+                   whom, missing(a->actor));
 }
 
 /* Two of threads, which hold elements by their layouts. */
@@ -267,13 +267,13 @@ static bool threads_conflict(prover *p, const prove_record *past, uint32_t place
     const prove_site *now = site_of(p, place);
     bool alone = past->level == PROVE_WARPS;
     if (!alone && (now->by_warps || site_of(p, past->place)->by_warps)) return true;
-    return prove_differ(p, past->place, place, alone, pair);
+    return tvm_prove_differ(p, past->place, place, alone, pair);
 }
 
 static bool conflicts(prover *p, const prove_record *past, uint32_t place, prove_pair *pair) {
     prove_actor then = actor_of(p, past), now = site_of(p, place)->actor;
     *pair = (prove_pair){.first = PROVE_SEVERAL, .second = PROVE_SEVERAL};
-    if (!prove_overlap(p, past->place, place)) return false;
+    if (!tvm_prove_overlap(p, past->place, place)) return false;
     if (then == PROVE_STORE || then == PROVE_BULK) return true;
     if (then == PROVE_COPY && past->level != PROVE_WARPS) return true;
     if (now == PROVE_PIPED) return then == PROVE_COPY;
@@ -323,27 +323,27 @@ static void count_after(prover *p, uint32_t context, prove_state *state, prove_a
     if (actor == PROVE_PRODUCT) sift(p, state, is_wanted, context);
 }
 
-void prove_access(prover *p, uint32_t context, prove_state *state, uint32_t insn) {
+void tvm_prove_access(prover *p, uint32_t context, prove_state *state, uint32_t insn) {
     if (p->kernel->insns[insn].op == TVM_OP_MMA && !p->gathers) count_after(p, context, state, PROVE_PRODUCT);
     for (uint32_t s = p->first_site[insn]; s < p->first_site[insn + 1] && !p->no_memory; s++) {
         const prove_site *site = &p->sites[s];
-        if (site->actor == PROVE_BULK) prove_bring(p, context, state, site);
+        if (site->actor == PROVE_BULK) tvm_prove_bring(p, context, state, site);
         if (p->gathers) continue;
-        uint32_t place = prove_place_of(p, state, s);
+        uint32_t place = tvm_prove_place_of(p, state, s);
         if (place == TVM_NONE || p->too_long) return;
         prove_pair pair;
-        prove_charge(p, 10 + 2 * (uint64_t)state->record_count);
+        tvm_prove_charge(p, 10 + 2 * (uint64_t)state->record_count);
         for (uint32_t r = 0; r < state->record_count; r++)
             if (state->records[r].place != TVM_NONE && conflicts(p, &state->records[r], place, &pair))
                 report(p, context, state, &state->records[r], place, &pair);
         prove_record record;
         memset(&record, 0, sizeof record);
         record.place = place;
-        record.cell = site->barrier ? prove_cell_at(p, state, site->barrier) : PROVE_NO_CELL;
+        record.cell = site->barrier ? tvm_prove_cell_at(p, state, site->barrier) : PROVE_NO_CELL;
         /* the code may start a copy of a pipelined loop before the ring is held */
         record.cover = site->actor == PROVE_PIPED ? 0 : state->held & p->rings;
         if (site->actor == PROVE_STORE) count_after(p, context, state, PROVE_STORE);
-        if (context != 0 || p->groups[insn] & 1 || prove_is_reached(p, site->root))
+        if (context != 0 || p->groups[insn] & 1 || tvm_prove_is_reached(p, site->root))
             add_entry(p, context, p->groups[insn] / 2, &record, record.cover);
         if (site->actor == PROVE_PIPED) continue;
         if (matters(p, context, site) || site->actor == PROVE_PRODUCT || site->actor >= PROVE_COPY)
@@ -351,11 +351,11 @@ void prove_access(prover *p, uint32_t context, prove_state *state, uint32_t insn
     }
 }
 
-void prove_move_records(prover *p, prove_state *state, uint32_t loop, bool ends) {
+void tvm_prove_move_records(prover *p, prove_state *state, uint32_t loop, bool ends) {
     for (uint32_t r = 0; r < state->record_count && !p->no_memory; r++) {
         prove_record *record = &state->records[r];
-        uint32_t place =
-            ends ? prove_place_after(p, record->place, loop) : prove_next_place(p, record->place, loop);
+        uint32_t place = ends ? tvm_prove_place_after(p, record->place, loop)
+                              : tvm_prove_next_place(p, record->place, loop);
         if (place == TVM_NONE) return;
         record->place = place;
     }
@@ -365,32 +365,32 @@ void prove_move_records(prover *p, prove_state *state, uint32_t loop, bool ends)
                 state->records[s] = state->records[--state->record_count];
 }
 
-void prove_begin_role(prover *p, const prove_state *state, uint32_t group) {
+void tvm_prove_begin_role(prover *p, const prove_state *state, uint32_t group) {
     for (uint32_t r = 0; r < state->record_count; r++) add_entry(p, 0, group, &state->records[r], 0);
 }
 
 /* Nothing may be under way in a tensor whose memory others may get. */
-bool prove_frees(prover *p, const prove_state *state, uint32_t insn) {
+bool tvm_prove_frees(prover *p, const prove_state *state, uint32_t insn) {
     uint32_t slot = tvm_operands(p->kernel, &p->kernel->insns[insn])->value;
-    if (prove_is_reached(p, slot)) {
-        prove_fail(p, &p->proof->races, TVM_NOT_PROVED, insn, TVM_NONE,
-                   "free-shared of a tensor that other blocks of the cluster access");
+    if (tvm_prove_is_reached(p, slot)) {
+        tvm_prove_fail(p, &p->proof->races, TVM_NOT_PROVED, insn, TVM_NONE,
+                       "free-shared of a tensor that other blocks of the cluster access");
         return false;
     }
     for (uint32_t r = 0; r < state->record_count; r++) {
         const prove_site *site = site_of(p, state->records[r].place);
         if (site->root != slot || site->actor < PROVE_COPY) continue;
-        prove_fail(p, &p->proof->races, TVM_NOT_PROVED, insn, site->insn,
-                   "free-shared of a tensor that %s, line %u, may still use", prove_mnemonic(p, site->insn),
-                   prove_line(p, site->insn));
+        tvm_prove_fail(p, &p->proof->races, TVM_NOT_PROVED, insn, site->insn,
+                       "free-shared of a tensor that %s, line %u, may still use",
+                       tvm_prove_mnemonic(p, site->insn), tvm_prove_line(p, site->insn));
         return false;
     }
     for (uint32_t e = 0; e < p->entry_count; e++) {
         const prove_site *site = site_of(p, p->entries[e].place);
         if (site->root != slot || !p->entries[e].lasts) continue;
-        prove_fail(p, &p->proof->races, TVM_NOT_PROVED, insn, site->insn,
-                   "free-shared of a tensor that %s, line %u, of a role may still use",
-                   prove_mnemonic(p, site->insn), prove_line(p, site->insn));
+        tvm_prove_fail(p, &p->proof->races, TVM_NOT_PROVED, insn, site->insn,
+                       "free-shared of a tensor that %s, line %u, of a role may still use",
+                       tvm_prove_mnemonic(p, site->insn), tvm_prove_line(p, site->insn));
         return false;
     }
     return true;

@@ -27,7 +27,7 @@ static void add_cells(prover *p, const tvm_insn *insn) {
                          .open = operands[1].kind != TVM_OPERAND_NONE};
 }
 
-bool prove_find_cells(prover *p) {
+bool tvm_prove_find_cells(prover *p) {
     size_t count = 0;
     for (uint32_t i = 0; i < p->kernel->insn_count; i++)
         if (p->kernel->insns[i].op == TVM_OP_ALLOC_BARRIER) count += count_of(p, p->kernel->insns[i].result);
@@ -41,12 +41,12 @@ bool prove_find_cells(prover *p) {
     return true;
 }
 
-uint16_t prove_cell_at(const prover *p, const prove_state *state, const tvm_operand *operand) {
+uint16_t tvm_prove_cell_at(const prover *p, const prove_state *state, const tvm_operand *operand) {
     const tvm_slot *slot = &p->kernel->slots[operand->value];
     const uint32_t *shape = tvm_slot_shape(p->program, slot);
     int64_t at = 0;
     for (unsigned d = 0; d < tvm_slot_rank(p->program, slot); d++) {
-        prove_value index = prove_eval(p, state, operand[1 + d].value);
+        prove_value index = tvm_prove_eval(p, state, operand[1 + d].value);
         if (index.kind != PROVE_EXACT || index.v < 0 || index.v >= shape[d]) return PROVE_NO_CELL;
         at = at * shape[d] + index.v;
     }
@@ -140,7 +140,7 @@ static void add_meeting(prover *p, uint32_t full) {
     }
 }
 
-void prove_find_tokens(prover *p) {
+void tvm_prove_find_tokens(prover *p) {
     for (uint32_t f = 0; f < p->cell_count; f++) {
         uint32_t before = p->token_count, producers = p->cells[f].arrive_by;
         if (is_own(&p->cells[f])) add_token(p, f, f, producers);
@@ -151,7 +151,7 @@ void prove_find_tokens(prover *p) {
     }
 }
 
-uint64_t prove_held_first(const prover *p, uint32_t context) {
+uint64_t tvm_prove_held_first(const prover *p, uint32_t context) {
     uint64_t held = 0;
     for (uint32_t t = 0; t < p->token_count && !p->gathers; t++)
         if (p->tokens[t].empty == PROVE_NO_CELL && !p->tokens[t].broken &&
@@ -189,7 +189,7 @@ static bool has_met(const prove_token *token, uint32_t context, uint16_t cell) {
     return token->empty == PROVE_NO_CELL && token->full == cell && token->producers >> context & 1;
 }
 
-bool prove_is_of_token(const prover *p, uint32_t context, uint16_t cell) {
+bool tvm_prove_is_of_token(const prover *p, uint32_t context, uint16_t cell) {
     for (uint32_t t = 0; t < p->token_count; t++)
         if (!p->tokens[t].broken && takes(&p->tokens[t], context, cell)) return true;
     return false;
@@ -202,9 +202,9 @@ static uint32_t pending_of(const prover *p, const tvm_insn *insn) {
     return pending->kind == TVM_OPERAND_CONST ? pending->value : 0;
 }
 
-void prove_arrive(prover *p, uint32_t context, prove_state *state, uint32_t insn) {
+void tvm_prove_arrive(prover *p, uint32_t context, prove_state *state, uint32_t insn) {
     const tvm_operand *operands = tvm_operands(p->kernel, &p->kernel->insns[insn]);
-    uint16_t cell = prove_cell_at(p, state, operands);
+    uint16_t cell = tvm_prove_cell_at(p, state, operands);
     if (p->gathers) note_use(p, context, cell, operands->value, ARRIVES);
     for (uint32_t t = 0; t < p->token_count && cell != PROVE_NO_CELL && !p->gathers; t++) {
         uint64_t bit = UINT64_C(1) << t;
@@ -213,25 +213,25 @@ void prove_arrive(prover *p, uint32_t context, prove_state *state, uint32_t insn
         bool ready = is_self(&p->tokens[t]) ? !(state->held & bit) : state->held & bit;
         if (!ready) break_token(p, t);
         state->held ^= bit;
-        prove_let_go(p, context, state, t, pending_of(p, &p->kernel->insns[insn]));
+        tvm_prove_let_go(p, context, state, t, pending_of(p, &p->kernel->insns[insn]));
     }
 }
 
-void prove_wait(prover *p, uint32_t context, prove_state *state, uint32_t insn) {
+void tvm_prove_wait(prover *p, uint32_t context, prove_state *state, uint32_t insn) {
     const tvm_operand *operands = tvm_operands(p->kernel, &p->kernel->insns[insn]);
-    uint16_t cell = prove_cell_at(p, state, operands);
+    uint16_t cell = tvm_prove_cell_at(p, state, operands);
     bool alone = false;
     if (p->gathers) note_use(p, context, cell, operands->value, WAITS);
     for (uint32_t t = 0; t < p->token_count && cell != PROVE_NO_CELL && !p->gathers; t++) {
         uint64_t bit = UINT64_C(1) << t;
         if (!p->tokens[t].broken && has_met(&p->tokens[t], context, cell) && !(state->held & bit))
-            prove_take(p, state, t);
+            tvm_prove_take(p, state, t);
         if (p->tokens[t].broken || !takes(&p->tokens[t], context, cell)) continue;
         bool self = is_self(&p->tokens[t]), ready = self ? state->held & bit : !(state->held & bit);
         alone = alone || self;
         if (!ready) break_token(p, t);
         state->held ^= bit;
-        prove_take(p, state, t);
+        tvm_prove_take(p, state, t);
     }
     if (alone || p->gathers) return;
     if (p->waits_alone) p->odd_wait = insn;
@@ -241,8 +241,8 @@ void prove_wait(prover *p, uint32_t context, prove_state *state, uint32_t insn) 
 
 /* A copy whose bytes the mbarrier's phase waits for: of a ring while it is held, of a team's own mbarrier
  * before the arrival. Otherwise it is not known which phase it is that waits. */
-void prove_bring(prover *p, uint32_t context, const prove_state *state, const prove_site *site) {
-    uint16_t cell = site->barrier ? prove_cell_at(p, state, site->barrier) : PROVE_NO_CELL;
+void tvm_prove_bring(prover *p, uint32_t context, const prove_state *state, const prove_site *site) {
+    uint16_t cell = site->barrier ? tvm_prove_cell_at(p, state, site->barrier) : PROVE_NO_CELL;
     if (p->gathers && cell != PROVE_NO_CELL) p->cells[cell].bring_by |= UINT32_C(1) << context;
     if (p->gathers && cell == PROVE_NO_CELL && site->barrier) make_wild(p, site->barrier->value);
     for (uint32_t t = 0; t < p->token_count && cell != PROVE_NO_CELL && !p->gathers; t++) {
@@ -270,7 +270,7 @@ static bool may_wait_after(const prover *p, const prove_context *team, uint32_t 
     return false;
 }
 
-uint64_t prove_waits_no_more(const prover *p, uint32_t context, uint32_t insn) {
+uint64_t tvm_prove_waits_no_more(const prover *p, uint32_t context, uint32_t insn) {
     uint64_t after = 0;
     uint32_t slot = TVM_NONE; /* of the tokens before: most are of one tensor */
     bool waits = false;
@@ -291,7 +291,7 @@ static bool is_producer(const prove_token *token, uint32_t context) {
 }
 
 /* Of a ring that is drained, somebody has waited for it. */
-bool prove_lasts(const prover *p, const prove_entry *entry) {
+bool tvm_prove_lasts(const prover *p, const prove_entry *entry) {
     uint64_t drained = entry->cover & p->drained;
     for (uint32_t t = 0; t < p->token_count && entry->lasts; t++)
         if (drained >> t & 1 && is_producer(&p->tokens[t], entry->context)) return false;
@@ -300,8 +300,8 @@ bool prove_lasts(const prover *p, const prove_entry *entry) {
 
 static bool is_beside(const prover *p, const prove_entry *a, const prove_entry *b) {
     if (a->context == b->context) return false;
-    return a->group == b->group || (a->group < b->group && prove_lasts(p, a)) ||
-           (b->group < a->group && prove_lasts(p, b));
+    return a->group == b->group || (a->group < b->group && tvm_prove_lasts(p, a)) ||
+           (b->group < a->group && tvm_prove_lasts(p, b));
 }
 
 /* Is what the producer does before the phase's end, which the consumer has waited for? */
@@ -334,21 +334,23 @@ static void name_team(const prover *p, uint32_t context, char out[96]) {
                  tvm_string(p->program, p->kernel->slots[p->kernel->insns[c->role].result].name), c->index);
 }
 
-void prove_compare_teams(prover *p) {
+void tvm_prove_compare_teams(prover *p) {
     char who[96], whom[96];
-    for (uint32_t a = 0; a < p->entry_count && !p->too_long; a++, prove_charge(p, p->entry_count - a))
+    for (uint32_t a = 0; a < p->entry_count && !p->too_long; a++, tvm_prove_charge(p, p->entry_count - a))
         for (uint32_t b = a + 1; b < p->entry_count; b++) {
             const prove_entry *x = &p->entries[a], *y = &p->entries[b];
-            if (!is_beside(p, x, y) || !prove_overlap(p, x->place, y->place) || is_ordered(p, x, y)) continue;
+            if (!is_beside(p, x, y) || !tvm_prove_overlap(p, x->place, y->place) || is_ordered(p, x, y))
+                continue;
             uint32_t first = p->sites[p->places[x->place].site].insn,
                      second = p->sites[p->places[y->place].site].insn;
             name_team(p, x->context, who);
             name_team(p, y->context, whom);
-            prove_fail(p, &p->proof->races, TVM_NOT_PROVED, second, first,
-                       "%s of '%s' by %s and %s, line %u, by %s: no ring of mbarriers is known to order them",
-                       prove_mnemonic(p, second),
-                       tvm_string(p->program, p->kernel->slots[p->sites[p->places[y->place].site].slot].name),
-                       whom, prove_mnemonic(p, first), prove_line(p, first), who);
+            tvm_prove_fail(
+                p, &p->proof->races, TVM_NOT_PROVED, second, first,
+                "%s of '%s' by %s and %s, line %u, by %s: no ring of mbarriers is known to order them",
+                tvm_prove_mnemonic(p, second),
+                tvm_string(p->program, p->kernel->slots[p->sites[p->places[y->place].site].slot].name), whom,
+                tvm_prove_mnemonic(p, first), tvm_prove_line(p, first), who);
             return;
         }
 }

@@ -8,7 +8,7 @@
 
 enum { MOST_MODULUS = 1 << 16 };
 
-prove_value prove_exact(int64_t v) {
+prove_value tvm_prove_exact(int64_t v) {
     return (prove_value){.kind = PROVE_EXACT, .v = v};
 }
 
@@ -101,7 +101,7 @@ static void find_modulus(prover *p) {
     p->modulus = (uint32_t)(quotients * rests <= MOST_MODULUS ? quotients * rests : rests);
 }
 
-bool prove_find_scalars(prover *p) {
+bool tvm_prove_find_scalars(prover *p) {
     p->tracked = malloc((p->kernel->slot_count + (size_t)1) * sizeof *p->tracked);
     if (!p->tracked) return false;
     for (uint32_t s = 0; s < p->kernel->slot_count; s++) p->tracked[s] = -1;
@@ -153,9 +153,9 @@ static prove_value of_class(const tvm_expr *node, prove_value a, prove_value b) 
         value.modulus /= (uint32_t)b.v;
         return value;
     case TVM_EXPR_MOD:
-        return b.v != 0 && a.modulus % b.v == 0 ? prove_exact(a.v % b.v) : none;
+        return b.v != 0 && a.modulus % b.v == 0 ? tvm_prove_exact(a.v % b.v) : none;
     case TVM_EXPR_AND:
-        return (b.v & (b.v + 1)) == 0 && a.modulus % (b.v + 1) == 0 ? prove_exact(a.v % (b.v + 1)) : none;
+        return (b.v & (b.v + 1)) == 0 && a.modulus % (b.v + 1) == 0 ? tvm_prove_exact(a.v % (b.v + 1)) : none;
     default:
         return none;
     }
@@ -173,32 +173,33 @@ static prove_value of_operands(const prover *p, const tvm_expr *node, const prov
     tvm_dtype type = p->kernel->exprs[node->a].type;
     if (!is_whole(node->type) || !is_whole(type)) return none;
     if (exact)
-        return tvm_expr_apply(node, type, operands, &result, NULL) == TVM_OK ? prove_exact(result.i) : none;
+        return tvm_expr_apply(node, type, operands, &result, NULL) == TVM_OK ? tvm_prove_exact(result.i)
+                                                                             : none;
     if (node->op == TVM_EXPR_CAST && values[0].kind == PROVE_CLASS && values[0].high <= type_max(node->type))
         return values[0];
     return arity == 2 ? of_class(node, values[0], values[1]) : none;
 }
 
 static prove_value lazily(const prover *p, const prove_state *state, const tvm_expr *node) {
-    prove_value first = prove_eval(p, state, node->a);
+    prove_value first = tvm_prove_eval(p, state, node->a);
     if (node->op == TVM_EXPR_SELECT) {
-        if (first.kind == PROVE_EXACT) return prove_eval(p, state, first.v ? node->b : node->c);
-        prove_value a = prove_eval(p, state, node->b), b = prove_eval(p, state, node->c);
+        if (first.kind == PROVE_EXACT) return tvm_prove_eval(p, state, first.v ? node->b : node->c);
+        prove_value a = tvm_prove_eval(p, state, node->b), b = tvm_prove_eval(p, state, node->c);
         return memcmp(&a, &b, sizeof a) == 0 ? a : (prove_value){0};
     }
     bool ends = node->op == TVM_EXPR_LOR; /* which value of an operand decides */
-    if (first.kind == PROVE_EXACT && (first.v != 0) == ends) return prove_exact(ends);
-    prove_value second = prove_eval(p, state, node->b);
+    if (first.kind == PROVE_EXACT && (first.v != 0) == ends) return tvm_prove_exact(ends);
+    prove_value second = tvm_prove_eval(p, state, node->b);
     if (second.kind == PROVE_EXACT && ((second.v != 0) == ends || first.kind == PROVE_EXACT))
-        return prove_exact(second.v != 0);
+        return tvm_prove_exact(second.v != 0);
     return (prove_value){0};
 }
 
-prove_value prove_eval(const prover *p, const prove_state *state, uint32_t expr) {
+prove_value tvm_prove_eval(const prover *p, const prove_state *state, uint32_t expr) {
     const tvm_expr *node = &p->kernel->exprs[expr];
     switch (node->op) {
     case TVM_EXPR_INTEGER:
-        return prove_exact(node->value.i);
+        return tvm_prove_exact(node->value.i);
     case TVM_EXPR_SLOT:
         return p->tracked[node->a] >= 0 ? state->values[p->tracked[node->a]] : (prove_value){0};
     case TVM_EXPR_LAND:
@@ -211,7 +212,7 @@ prove_value prove_eval(const prover *p, const prove_state *state, uint32_t expr)
     prove_value values[3];
     unsigned arity = tvm_expr_arity(node);
     if (arity == 0) return (prove_value){0};
-    for (unsigned i = 0; i < arity; i++) values[i] = prove_eval(p, state, node->operands[i]);
+    for (unsigned i = 0; i < arity; i++) values[i] = tvm_prove_eval(p, state, node->operands[i]);
     return of_operands(p, node, values, arity);
 }
 
@@ -230,7 +231,7 @@ static void note(prover *p, prove_scalar *scalar, int64_t v) {
     p->restart = true;
 }
 
-void prove_assign(prover *p, prove_state *state, uint32_t slot, prove_value value) {
+void tvm_prove_assign(prover *p, prove_state *state, uint32_t slot, prove_value value) {
     if (p->tracked[slot] < 0) return;
     prove_scalar *scalar = &p->scalars[p->tracked[slot]];
     if (scalar->mode == PROVE_NOTHING || (scalar->mode == PROVE_SIGNS && value.kind == PROVE_EXACT))
@@ -275,14 +276,14 @@ static bool has_classes(const prover *p, const tvm_insn *loop) {
     return !is_counted(p, loop) || p->scalars[p->tracked[loop->result]].mode != PROVE_NUMBERS;
 }
 
-prove_value prove_first_turn(const prover *p, const prove_state *state, const tvm_insn *loop) {
+prove_value tvm_prove_first_turn(const prover *p, const prove_state *state, const tvm_insn *loop) {
     if (p->tracked[loop->result] < 0) return (prove_value){0};
-    prove_value start = prove_eval(p, state, tvm_operands(p->kernel, loop)[0].value);
+    prove_value start = tvm_prove_eval(p, state, tvm_operands(p->kernel, loop)[0].value);
     if (!has_classes(p, loop)) return start.kind == PROVE_EXACT ? start : (prove_value){0};
     return to_class(p, start, loop);
 }
 
-prove_value prove_next_turn(const prover *p, const prove_state *state, const tvm_insn *loop) {
+prove_value tvm_prove_next_turn(const prover *p, const prove_state *state, const tvm_insn *loop) {
     if (p->tracked[loop->result] < 0) return (prove_value){0};
     prove_value before = state->values[p->tracked[loop->result]];
     const tvm_expr *step = &p->kernel->exprs[tvm_operands(p->kernel, loop)[2].value];
@@ -294,9 +295,9 @@ prove_value prove_next_turn(const prover *p, const prove_state *state, const tvm
     return before;
 }
 
-int prove_goes_on(const prover *p, const prove_state *state, const tvm_insn *loop) {
+int tvm_prove_goes_on(const prover *p, const prove_state *state, const tvm_insn *loop) {
     if (loop->op == TVM_OP_WHILE) {
-        prove_value condition = prove_eval(p, state, tvm_operands(p->kernel, loop)[0].value);
+        prove_value condition = tvm_prove_eval(p, state, tvm_operands(p->kernel, loop)[0].value);
         return condition.kind == PROVE_EXACT ? condition.v != 0 : -1;
     }
     if (p->tracked[loop->result] < 0 || !is_counted(p, loop)) return -1;

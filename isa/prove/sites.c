@@ -139,7 +139,7 @@ static void add_places(prover *p, uint32_t at, const tvm_operand *tensor, bool w
     site->everywhere = true;
     site->is_atomic = is_atomic;
     const tvm_insn *insn = &p->kernel->insns[at];
-    if (prove_reach_of(p, at)) site->block = &tvm_operands(p->kernel, insn)[insn->count - 1];
+    if (tvm_prove_reach_of(p, at)) site->block = &tvm_operands(p->kernel, insn)[insn->count - 1];
     memcpy(site->extent, site->shape, sizeof site->extent);
 }
 
@@ -148,7 +148,7 @@ static void add_scalar(prover *p, uint32_t at) {
     set_tile(site, 0, NULL);
 }
 
-prove_reach prove_reach_of(const prover *p, uint32_t at) {
+prove_reach tvm_prove_reach_of(const prover *p, uint32_t at) {
     const tvm_insn *insn = &p->kernel->insns[at];
     const tvm_operand *operands = tvm_operands(p->kernel, insn);
     bool alone = tvm_cluster_blocks(p->kernel) == 1;
@@ -220,7 +220,7 @@ static bool is_unknown(const prover *p, uint32_t at) {
            insn->op != TVM_OP_FREE_SHARED;
 }
 
-bool prove_find_sites(prover *p) {
+bool tvm_prove_find_sites(prover *p) {
     const tvm_ir_kernel *kernel = p->kernel;
     uint32_t pipelined = 0;
     p->sites = calloc(2 * (size_t)kernel->insn_count + 2, sizeof *p->sites);
@@ -232,20 +232,21 @@ bool prove_find_sites(prover *p) {
         p->first_site[i] = p->site_count;
         if (tvm_pipeline_stages(kernel, &kernel->insns[i])) pipelined = kernel->insns[i].match;
         add_sites(p, i, i < pipelined);
-        prove_reach reach = prove_reach_of(p, i);
+        prove_reach reach = tvm_prove_reach_of(p, i);
         if (reach == PROVE_SENDS)
-            prove_fail(p, &p->proof->races, TVM_NOT_PROVED, i, TVM_NONE,
-                       "%s reaches for another block of the cluster: order between blocks is not looked at",
-                       prove_mnemonic(p, i));
+            tvm_prove_fail(
+                p, &p->proof->races, TVM_NOT_PROVED, i, TVM_NONE,
+                "%s reaches for another block of the cluster: order between blocks is not looked at",
+                tvm_prove_mnemonic(p, i));
         else if (is_unknown(p, i))
-            prove_fail(p, &p->proof->races, TVM_NOT_PROVED, i, TVM_NONE,
-                       "%s of shared memory is not looked at", prove_mnemonic(p, i));
+            tvm_prove_fail(p, &p->proof->races, TVM_NOT_PROVED, i, TVM_NONE,
+                           "%s of shared memory is not looked at", tvm_prove_mnemonic(p, i));
     }
     p->first_site[kernel->insn_count] = p->site_count;
     return true;
 }
 
-void prove_free_sites(prover *p) {
+void tvm_prove_free_sites(prover *p) {
     for (uint32_t s = 0; s < p->site_count; s++) {
         free(p->sites[s].threads);
         free(p->sites[s].warps);
@@ -359,7 +360,7 @@ static bool is_in_loop(const prove_place *place, uint32_t loop) {
     return false;
 }
 
-uint32_t prove_next_place(prover *p, uint32_t number, uint32_t loop) {
+uint32_t tvm_prove_next_place(prover *p, uint32_t number, uint32_t loop) {
     prove_place place = p->places[number];
     const prove_site *site = &p->sites[place.site];
     if (!is_in_loop(&place, loop)) return number;
@@ -375,7 +376,7 @@ uint32_t prove_next_place(prover *p, uint32_t number, uint32_t loop) {
     return intern(p, &place);
 }
 
-uint32_t prove_place_after(prover *p, uint32_t number, uint32_t loop) {
+uint32_t tvm_prove_place_after(prover *p, uint32_t number, uint32_t loop) {
     prove_place place = p->places[number];
     if (!is_in_loop(&place, loop)) return number;
     for (unsigned d = 0; d < TVM_MAX_RANK; d++)
@@ -396,23 +397,23 @@ static bool is_apart(const prove_place *x, uint32_t x_extent, const prove_place 
     return comparable && low + x_extent <= high;
 }
 
-uint32_t prove_place_of(prover *p, const prove_state *state, uint32_t number) {
+uint32_t tvm_prove_place_of(prover *p, const prove_state *state, uint32_t number) {
     const prove_site *site = &p->sites[number];
     prove_place place;
     memset(&place, 0, sizeof place);
     place.site = number;
     prove_value block = {0};
-    if (site->block) block = prove_eval(p, state, site->block->value);
+    if (site->block) block = tvm_prove_eval(p, state, site->block->value);
     place.block = block.kind == PROVE_EXACT ? (int32_t)block.v : PROVE_UNKNOWN;
     for (unsigned d = 0; d < site->rank; d++) {
         prove_value index = {0};
-        if (!site->everywhere) index = prove_eval(p, state, site->indices[d].value);
+        if (!site->everywhere) index = tvm_prove_eval(p, state, site->indices[d].value);
         bool inside = index.kind == PROVE_EXACT && index.v >= 0 && site->extent[d] <= site->shape[d] &&
                       index.v <= (int64_t)site->shape[d] - site->extent[d];
         bool aligned = !site->everywhere && (site->extent[d] == 1 || (index.kind == PROVE_CLASS &&
                                                                       index.modulus % site->extent[d] == 0 &&
                                                                       index.v % site->extent[d] == 0));
-        bool is_rank = aligned && index.kind == PROVE_ANY && prove_is_rank(p, site->indices[d].value);
+        bool is_rank = aligned && index.kind == PROVE_ANY && tvm_prove_is_rank(p, site->indices[d].value);
         place.low[d] = inside    ? (int32_t)index.v
                        : is_rank ? PROVE_RANK
                        : aligned ? PROVE_ALIGNED
@@ -448,7 +449,7 @@ static void span(const prove_site *site, const prove_place *place, uint64_t *low
     }
 }
 
-bool prove_overlap(const prover *p, uint32_t a, uint32_t b) {
+bool tvm_prove_overlap(const prover *p, uint32_t a, uint32_t b) {
     const prove_place *x = &p->places[a], *y = &p->places[b];
     const prove_site *s = &p->sites[x->site], *t = &p->sites[y->site];
     uint64_t low[2], high[2];
@@ -510,7 +511,7 @@ static bool find_holders(prover *p, prove_site *site) {
     site->threads = malloc(count * sizeof *site->threads);
     site->warps = malloc(count * sizeof *site->warps);
     bool made = site->threads && site->warps;
-    prove_charge(p, count);
+    tvm_prove_charge(p, count);
     for (uint32_t e = 0; made && e < count; e++) site->threads[e] = site->warps[e] = PROVE_SEVERAL - 1;
     if (made && site->layout) made = holders_of_layout(site, count);
     if (made && site->parts && site->parts->value <= site->rank) holders_of_parts(site, count);
@@ -552,7 +553,7 @@ static bool compare(prover *p, prove_site *a, prove_site *b, const int64_t *dist
     unsigned found = 0;
     if (is_own(a, b, distance)) return false;
     if (!find_holders(p, a) || !find_holders(p, b)) return true;
-    prove_charge(p, count);
+    tvm_prove_charge(p, count);
     for (uint32_t e = 0; e < count; e++) {
         int64_t other = across(a, b, distance, e, index);
         if (other < 0) continue;
@@ -592,7 +593,7 @@ static bool compare_views(prover *p, prove_site *a, prove_site *b, int64_t dista
         p->no_memory = true;
         return true;
     }
-    prove_charge(p, size + count);
+    tvm_prove_charge(p, size + count);
     for (uint32_t i = 0; i <= size; i++) who[i] = PROVE_SEVERAL - 1;
     for (uint32_t e = 0; e < count; e++) who[root_element(a, e)] = warps ? a->warps[e] : a->threads[e];
     count = elements_of(b);
@@ -647,7 +648,7 @@ static bool was_found_free(const prover *p, uint32_t a, uint32_t b, bool warps, 
     return false;
 }
 
-bool prove_differ(prover *p, uint32_t a, uint32_t b, bool warps, prove_pair *pair) {
+bool tvm_prove_differ(prover *p, uint32_t a, uint32_t b, bool warps, prove_pair *pair) {
     const prove_place *x = &p->places[a], *y = &p->places[b];
     prove_site *s = &p->sites[x->site], *t = &p->sites[y->site];
     int64_t distance[TVM_MAX_RANK] = {0};

@@ -54,7 +54,7 @@ static bool is_assigned(const turns *t, uint32_t slot) {
 
 static bool is_constant(const turns *t, uint32_t expr) {
     const tvm_expr *node = &t->p->kernel->exprs[expr];
-    prove_charge(t->p, 1);
+    tvm_prove_charge(t->p, 1);
     if (node->op == TVM_EXPR_SLOT) return node->a < t->p->kernel->param_count || !is_assigned(t, node->a);
     for (unsigned i = 0; i < tvm_expr_arity(node); i++)
         if (!is_constant(t, node->operands[i])) return false;
@@ -108,7 +108,7 @@ static void find_keys(turns *t) {
 /* ---- states ---- */
 
 static void free_joint(const turns *t, joint *j) {
-    for (uint32_t c = t->first; c < t->end; c++) prove_free_state(&j->teams[c]);
+    for (uint32_t c = t->first; c < t->end; c++) tvm_prove_free_state(&j->teams[c]);
     free(j->ahead);
     free(j->missing);
 }
@@ -122,7 +122,7 @@ static bool copy_joint(const turns *t, joint *to, const joint *from) {
     to->missing = malloc((cells + 1) * sizeof *to->missing);
     bool made = to->ahead && to->missing;
     for (uint32_t c = t->first; c < t->end && made; c++)
-        made = prove_copy_state(p, &to->teams[c], &from->teams[c]);
+        made = tvm_prove_copy_state(p, &to->teams[c], &from->teams[c]);
     if (made) {
         memcpy(to->ahead, from->ahead, pairs);
         memcpy(to->missing, from->missing, cells * sizeof *to->missing);
@@ -146,8 +146,8 @@ static bool is_new(turns *t, const joint *j) {
     tvm_text_bytes(&bytes, (const char *)j->ahead, (size_t)PROVE_CONTEXTS * p->cell_count);
     tvm_text_bytes(&bytes, (const char *)j->missing, p->cell_count * sizeof *j->missing);
     if (bytes.failed) p->no_memory = true;
-    prove_charge(p, 10 + bytes.size / 8);
-    bool is = !bytes.failed && prove_set_add(p, &p->visited, bytes.data, bytes.size);
+    tvm_prove_charge(p, 10 + bytes.size / 8);
+    bool is = !bytes.failed && tvm_prove_set_add(p, &p->visited, bytes.data, bytes.size);
     tvm_text_free(&bytes);
     return is;
 }
@@ -181,7 +181,7 @@ static void decide(const turns *t, joint *j, uint32_t team, bool yes) {
     if (yes)
         state->at = behind(at);
     else if (tvm_insn_class(&t->p->kernel->insns[at]) == TVM_CLASS_LOOP)
-        prove_leave_loop(t->p, state, at);
+        tvm_prove_leave_loop(t->p, state, at);
     else
         state->at = behind(t->p->kernel->insns[at].match);
 }
@@ -189,8 +189,8 @@ static void decide(const turns *t, joint *j, uint32_t team, bool yes) {
 /* At a loop or a condition: 1 or 0 is known, -1 is not. */
 static int known(const turns *t, const prove_state *state, uint32_t at) {
     const tvm_insn *insn = &t->p->kernel->insns[at];
-    if (tvm_insn_class(insn) == TVM_CLASS_LOOP) return prove_goes_on(t->p, state, insn);
-    prove_value condition = prove_eval(t->p, state, tvm_operands(t->p->kernel, insn)[0].value);
+    if (tvm_insn_class(insn) == TVM_CLASS_LOOP) return tvm_prove_goes_on(t->p, state, insn);
+    prove_value condition = tvm_prove_eval(t->p, state, tvm_operands(t->p->kernel, insn)[0].value);
     return condition.kind == PROVE_EXACT ? condition.v != 0 : -1;
 }
 
@@ -202,14 +202,14 @@ static bool plain(const turns *t, joint *j, uint32_t team, uint32_t at) {
     bool both =
         insn->op == TVM_OP_SYNC_BARRIER; /* at an mbarrier of its own: the arrival is all that it waits for */
     if (both || insn->op == TVM_OP_ARRIVE_BARRIER || insn->op == TVM_OP_WAIT_BARRIER) {
-        uint16_t cell = prove_cell_at(p, state, operands); /* known: it has been walked over */
+        uint16_t cell = tvm_prove_cell_at(p, state, operands); /* known: it has been walked over */
         if (insn->op != TVM_OP_WAIT_BARRIER) arrive(t, j, cell);
         if (insn->op != TVM_OP_ARRIVE_BARRIER && !wait(t, j, team, cell)) return false;
     }
     if (insn->op == TVM_OP_LET && p->tracked[insn->result] >= 0)
-        prove_assign(p, state, insn->result, prove_eval(p, state, operands[0].value));
+        tvm_prove_assign(p, state, insn->result, tvm_prove_eval(p, state, operands[0].value));
     else
-        prove_forget(p, state, insn->result);
+        tvm_prove_forget(p, state, insn->result);
     state->at = behind(at);
     return true;
 }
@@ -221,9 +221,9 @@ static outcome advance(const turns *t, joint *j, uint32_t team, bool *moved) {
     for (; !is_over(t, j, team) && !p->too_long && !p->restart; *moved = true) {
         uint32_t at = state->at / 2, match = p->kernel->insns[at].match;
         tvm_op_class class = tvm_insn_class(&p->kernel->insns[at]);
-        prove_charge(p, 1);
+        tvm_prove_charge(p, 1);
         if (class == TVM_CLASS_LOOP && !(state->at & 1)) {
-            prove_enter_loop(p, state, at);
+            tvm_prove_enter_loop(p, state, at);
         } else if (class == TVM_CLASS_LOOP || class == TVM_CLASS_BRANCH) {
             int yes = known(t, state, at);
             if (yes < 0) return DECIDES;
@@ -232,14 +232,14 @@ static outcome advance(const turns *t, joint *j, uint32_t team, bool *moved) {
             state->at = 2 * match;
         } else if (class == TVM_CLASS_END) {
             if (tvm_insn_class(&p->kernel->insns[match]) == TVM_CLASS_LOOP)
-                prove_turn_loop(p, state, match);
+                tvm_prove_turn_loop(p, state, match);
             else
                 state->at = behind(at);
         } else if (class == TVM_CLASS_JUMP) {
             if (p->kernel->insns[at].op == TVM_OP_BREAK)
-                prove_leave_loop(p, state, match);
+                tvm_prove_leave_loop(p, state, match);
             else
-                prove_turn_loop(p, state, match);
+                tvm_prove_turn_loop(p, state, match);
         } else if (!plain(t, j, team, at)) {
             return WAITS;
         }
@@ -304,11 +304,11 @@ static void push(turns *t, const joint *j) {
 
 static void stuck(const turns *t, uint32_t team, const joint *j) {
     uint32_t at = j->teams[team].at / 2;
-    prove_fail(
+    tvm_prove_fail(
         t->p, &t->p->proof->deadlocks, TVM_NOT_PROVED, at, TVM_NONE,
         "%s may wait for a team that has ended, or waits itself: that both run through as many turns is not "
         "known",
-        prove_mnemonic(t->p, at));
+        tvm_prove_mnemonic(t->p, at));
 }
 
 static bool is_of_group(const turns *t, uint32_t set) {
@@ -328,9 +328,9 @@ static void check_ends(const turns *t, const joint *j) {
         for (uint32_t k = 0; k < p->token_count && !waited; k++)
             if (p->tokens[k].full == i) p->drained &= ~(UINT64_C(1) << k);
         if (!waited && p->cells[i].bring_by)
-            prove_fail(t->p, &t->p->proof->deadlocks, TVM_NOT_PROVED, TVM_NONE, TVM_NONE,
-                       "the block may end before somebody has waited for all bytes that '%s' brings",
-                       tvm_string(p->program, p->kernel->slots[p->cells[i].slot].name));
+            tvm_prove_fail(t->p, &t->p->proof->deadlocks, TVM_NOT_PROVED, TVM_NONE, TVM_NONE,
+                           "the block may end before somebody has waited for all bytes that '%s' brings",
+                           tvm_string(p->program, p->kernel->slots[p->cells[i].slot].name));
     }
 }
 
@@ -386,7 +386,7 @@ static bool begin(const turns *t, joint *j) {
     bool made = j->ahead && j->missing;
     if (!made) p->no_memory = true;
     for (uint32_t c = t->first; c < t->end && made; c++)
-        made = prove_copy_state(p, &j->teams[c], &p->contexts[c].starts[t->start]);
+        made = tvm_prove_copy_state(p, &j->teams[c], &p->contexts[c].starts[t->start]);
     for (uint32_t i = 0; i < p->cell_count && made; i++) {
         j->missing[i] = (uint16_t)p->cells[i].arrivals;
         for (uint32_t c = t->first; c < t->end; c++) j->ahead[c * p->cell_count + i] = p->cells[i].open;
@@ -413,8 +413,8 @@ static void run_group(turns *t) {
 /* ---- may they be run so? ---- */
 
 static bool refuse(prover *p, uint32_t insn, const char *why) {
-    prove_fail(p, &p->proof->deadlocks, TVM_NOT_PROVED, insn, TVM_NONE, "%s %s", prove_mnemonic(p, insn),
-               why);
+    tvm_prove_fail(p, &p->proof->deadlocks, TVM_NOT_PROVED, insn, TVM_NONE, "%s %s",
+                   tvm_prove_mnemonic(p, insn), why);
     return false;
 }
 
@@ -433,7 +433,7 @@ static bool can_be_run(prover *p) {
     uint32_t warps = 0;
     for (uint32_t i = 0; i < p->cell_count; i++)
         for (uint32_t c = 0; c < p->context_count; c++)
-            if (p->cells[i].wait_by >> c & 1 && !prove_is_of_token(p, c, (uint16_t)i))
+            if (p->cells[i].wait_by >> c & 1 && !tvm_prove_is_of_token(p, c, (uint16_t)i))
                 return refuse(p, p->odd_wait, "waits at an mbarrier that is not known to be one of a ring");
     for (uint32_t i = 0; i < p->cell_count; i++)
         if (p->cells[i].wild) return refuse(p, p->odd_wait, "waits, and it is not known for which mbarriers");
@@ -450,11 +450,11 @@ static bool can_be_run(prover *p) {
 }
 
 /* What was found before does not keep the teams from being run, and comes first. */
-void prove_turns(prover *p) {
+void tvm_prove_turns(prover *p) {
     const tvm_proof_part before = p->proof->deadlocks;
     p->proof->deadlocks = (tvm_proof_part){.insn = TVM_NONE, .other = TVM_NONE};
     bool can = can_be_run(p);
-    prove_set_clear(&p->visited);
+    tvm_prove_set_clear(&p->visited);
     for (uint32_t c = 1; c < p->context_count && can;) {
         turns t = {.p = p, .group = p->contexts[c].group, .first = c, .end = c};
         while (t.end < p->context_count && p->contexts[t.end].group == t.group) t.end++;

@@ -34,7 +34,7 @@ static bool grow(prove_set *set) {
     return true;
 }
 
-bool prove_set_add(prover *p, prove_set *set, const void *bytes, size_t size) {
+bool tvm_prove_set_add(prover *p, prove_set *set, const void *bytes, size_t size) {
     if (2 * set->count >= set->capacity && !grow(set)) {
         p->no_memory = true;
         return false;
@@ -53,7 +53,7 @@ bool prove_set_add(prover *p, prove_set *set, const void *bytes, size_t size) {
     return true;
 }
 
-void prove_set_clear(prove_set *set) {
+void tvm_prove_set_clear(prove_set *set) {
     for (uint32_t i = 0; i < set->capacity; i++) free(set->strings[i].bytes);
     free(set->strings);
     *set = (prove_set){0};
@@ -61,7 +61,7 @@ void prove_set_clear(prove_set *set) {
 
 /* ---- states ---- */
 
-bool prove_copy_state(prover *p, prove_state *to, const prove_state *from) {
+bool tvm_prove_copy_state(prover *p, prove_state *to, const prove_state *from) {
     size_t values = p->scalar_count * sizeof *to->values, records = from->record_count * sizeof *to->records;
     *to = *from;
     to->values = malloc(values + 1);
@@ -80,7 +80,7 @@ bool prove_copy_state(prover *p, prove_state *to, const prove_state *from) {
     return true;
 }
 
-void prove_free_state(prove_state *state) {
+void tvm_prove_free_state(prove_state *state) {
     free(state->values);
     free(state->records);
 }
@@ -103,9 +103,9 @@ static bool is_new(prover *p, uint32_t context, prove_state *state) {
     memcpy(bytes, head, sizeof head);
     if (values) memcpy(bytes + sizeof head, state->values, values);
     if (records) memcpy(bytes + sizeof head + values, state->records, records);
-    bool is = prove_set_add(p, &p->visited, bytes, sizeof head + values + records);
+    bool is = tvm_prove_set_add(p, &p->visited, bytes, sizeof head + values + records);
     free(bytes);
-    prove_charge(p, 10 + (values + records) / 8);
+    tvm_prove_charge(p, 10 + (values + records) / 8);
     return is;
 }
 
@@ -129,18 +129,18 @@ static void push(paths *w, const prove_state *state, uint32_t at) {
         w->waiting = waiting;
         w->capacity = capacity;
     }
-    if (!prove_copy_state(w->p, &w->waiting[w->count], state)) return;
+    if (!tvm_prove_copy_state(w->p, &w->waiting[w->count], state)) return;
     w->waiting[w->count].sure = false;
     w->waiting[w->count++].at = at;
 }
 
-void prove_forget(prover *p, prove_state *state, uint32_t slot) {
+void tvm_prove_forget(prover *p, prove_state *state, uint32_t slot) {
     if (slot != TVM_NONE && p->tracked[slot] >= 0) state->values[p->tracked[slot]] = (prove_value){0};
 }
 
-void prove_leave_loop(prover *p, prove_state *state, uint32_t loop) {
-    prove_forget(p, state, p->kernel->insns[loop].result);
-    prove_move_records(p, state, loop, true);
+void tvm_prove_leave_loop(prover *p, prove_state *state, uint32_t loop) {
+    tvm_prove_forget(p, state, p->kernel->insns[loop].result);
+    tvm_prove_move_records(p, state, loop, true);
     state->at = behind(p->kernel->insns[loop].match);
 }
 
@@ -149,36 +149,38 @@ static bool turn(paths *w, prove_state *state, uint32_t at) {
     prover *p = w->p;
     const tvm_insn *loop = &p->kernel->insns[at];
     if (!is_new(p, w->context, state)) return false;
-    int more = prove_goes_on(p, state, loop);
+    int more = tvm_prove_goes_on(p, state, loop);
     if (more < 0) {
         push(w, state, behind(loop->match));
-        if (!p->no_memory) prove_leave_loop(p, &w->waiting[w->count - 1], at);
+        if (!p->no_memory) tvm_prove_leave_loop(p, &w->waiting[w->count - 1], at);
         state->sure = false;
     }
     if (more == 0)
-        prove_leave_loop(p, state, at);
+        tvm_prove_leave_loop(p, state, at);
     else
         state->at = behind(at);
     return true;
 }
 
-void prove_enter_loop(prover *p, prove_state *state, uint32_t at) {
+void tvm_prove_enter_loop(prover *p, prove_state *state, uint32_t at) {
     const tvm_insn *loop = &p->kernel->insns[at];
-    prove_move_records(p, state, at, true); /* of a time before, that was left by way of a loop around it */
-    if (loop->op == TVM_OP_FOR) prove_assign(p, state, loop->result, prove_first_turn(p, state, loop));
+    tvm_prove_move_records(p, state, at,
+                           true); /* of a time before, that was left by way of a loop around it */
+    if (loop->op == TVM_OP_FOR)
+        tvm_prove_assign(p, state, loop->result, tvm_prove_first_turn(p, state, loop));
     state->at = 2 * at + 1;
 }
 
-void prove_turn_loop(prover *p, prove_state *state, uint32_t at) {
+void tvm_prove_turn_loop(prover *p, prove_state *state, uint32_t at) {
     const tvm_insn *loop = &p->kernel->insns[at];
-    if (loop->op == TVM_OP_FOR) prove_assign(p, state, loop->result, prove_next_turn(p, state, loop));
-    prove_move_records(p, state, at, false);
+    if (loop->op == TVM_OP_FOR) tvm_prove_assign(p, state, loop->result, tvm_prove_next_turn(p, state, loop));
+    tvm_prove_move_records(p, state, at, false);
     state->at = 2 * at + 1;
 }
 
 static void branch(paths *w, prove_state *state, uint32_t at) {
     const tvm_insn *insn = &w->p->kernel->insns[at];
-    prove_value condition = prove_eval(w->p, state, tvm_operands(w->p->kernel, insn)[0].value);
+    prove_value condition = tvm_prove_eval(w->p, state, tvm_operands(w->p->kernel, insn)[0].value);
     if (condition.kind == PROVE_EXACT) {
         state->at = condition.v ? behind(at) : behind(insn->match);
         return;
@@ -191,7 +193,7 @@ static void branch(paths *w, prove_state *state, uint32_t at) {
 static bool close(paths *w, prove_state *state, uint32_t at) {
     uint32_t opener = w->p->kernel->insns[at].match;
     if (tvm_insn_class(&w->p->kernel->insns[opener]) == TVM_CLASS_LOOP) {
-        prove_turn_loop(w->p, state, opener);
+        tvm_prove_turn_loop(w->p, state, opener);
         return true;
     }
     state->at = behind(at);
@@ -210,14 +212,14 @@ static void begin_role(prover *p, prove_state *state, uint32_t at) {
         }
         context->starts = starts;
         prove_state *start = &starts[context->start_count];
-        if (!prove_copy_state(p, start, state)) return;
+        if (!tvm_prove_copy_state(p, start, state)) return;
         context->start_count++;
         start->record_count = 0;
-        start->held = prove_held_first(p, c);
+        start->held = tvm_prove_held_first(p, c);
         start->at = 2 * context->from;
-        prove_assign(p, start, p->kernel->insns[at].result, prove_exact(context->index));
+        tvm_prove_assign(p, start, p->kernel->insns[at].result, tvm_prove_exact(context->index));
     }
-    if (!p->gathers) prove_begin_role(p, state, p->groups[at] / 2);
+    if (!p->gathers) tvm_prove_begin_role(p, state, p->groups[at] / 2);
     state->at = behind(p->kernel->insns[at].match);
 }
 
@@ -225,13 +227,14 @@ static void step(paths *w, prove_state *state, uint32_t at) {
     prover *p = w->p;
     const tvm_insn *insn = &p->kernel->insns[at];
     tvm_op_class class = tvm_insn_class(insn);
-    prove_access(p, w->context, state, at);
-    if (class == TVM_CLASS_ORDER) prove_order(p, w->context, state, at);
-    if (insn->op == TVM_OP_FREE_SHARED && !p->gathers) prove_frees(p, state, at);
+    tvm_prove_access(p, w->context, state, at);
+    if (class == TVM_CLASS_ORDER) tvm_prove_order(p, w->context, state, at);
+    if (insn->op == TVM_OP_FREE_SHARED && !p->gathers) tvm_prove_frees(p, state, at);
     if (insn->op == TVM_OP_LET && p->tracked[insn->result] >= 0)
-        prove_assign(p, state, insn->result, prove_eval(p, state, tvm_operands(p->kernel, insn)[0].value));
+        tvm_prove_assign(p, state, insn->result,
+                         tvm_prove_eval(p, state, tvm_operands(p->kernel, insn)[0].value));
     else
-        prove_forget(p, state, insn->result);
+        tvm_prove_forget(p, state, insn->result);
     state->at = behind(at);
 }
 
@@ -243,7 +246,7 @@ static bool go(paths *w, prove_state *state) {
     switch (tvm_insn_class(insn)) {
     case TVM_CLASS_LOOP:
         if (state->at & 1) return turn(w, state, at);
-        prove_enter_loop(p, state, at);
+        tvm_prove_enter_loop(p, state, at);
         return true;
     case TVM_CLASS_BRANCH:
         branch(w, state, at);
@@ -258,9 +261,9 @@ static bool go(paths *w, prove_state *state) {
         return true;
     case TVM_CLASS_JUMP:
         if (insn->op == TVM_OP_BREAK)
-            prove_leave_loop(p, state, insn->match);
+            tvm_prove_leave_loop(p, state, insn->match);
         else
-            prove_turn_loop(p, state, insn->match);
+            tvm_prove_turn_loop(p, state, insn->match);
         return true;
     case TVM_CLASS_EXIT:
         return false;
@@ -270,13 +273,13 @@ static bool go(paths *w, prove_state *state) {
     }
 }
 
-void prove_charge(prover *p, uint64_t work) {
+void tvm_prove_charge(prover *p, uint64_t work) {
     p->proof->steps += work;
     if (p->proof->steps > p->most_work) p->too_long = true;
 }
 
 static bool goes_on(prover *p) {
-    prove_charge(p, 1);
+    tvm_prove_charge(p, 1);
     return !p->no_memory && !p->restart && !p->too_long;
 }
 
@@ -289,9 +292,9 @@ static void check_end(prover *p, uint32_t context, const prove_state *state) {
         if (site->actor != PROVE_BULK) continue;
         uint64_t own = state->records[r].marks & p->rings;
         if (!own)
-            prove_fail(p, &p->proof->deadlocks, TVM_NOT_PROVED, site->insn, TVM_NONE,
-                       "the block may end before somebody has waited for the bytes of %s",
-                       prove_mnemonic(p, site->insn));
+            tvm_prove_fail(p, &p->proof->deadlocks, TVM_NOT_PROVED, site->insn, TVM_NONE,
+                           "the block may end before somebody has waited for the bytes of %s",
+                           tvm_prove_mnemonic(p, site->insn));
     }
 }
 
@@ -306,13 +309,13 @@ static void walk_from(prover *p, uint32_t context, const prove_state *start) {
         while (goes_on(p) && !(ends = state.at / 2 >= end) && go(&w, &state)) continue;
         if (ends || (state.at / 2 < end && p->kernel->insns[state.at / 2].op == TVM_OP_EXIT))
             check_end(p, context, &state);
-        prove_free_state(&state);
+        tvm_prove_free_state(&state);
     }
-    while (w.count) prove_free_state(&w.waiting[--w.count]);
+    while (w.count) tvm_prove_free_state(&w.waiting[--w.count]);
     free(w.waiting);
 }
 
-void prove_walk(prover *p) {
+void tvm_prove_walk(prover *p) {
     prove_state start = {.sure = true};
     start.values = calloc(p->scalar_count + (size_t)1, sizeof *start.values);
     if (!start.values) {
@@ -323,5 +326,5 @@ void prove_walk(prover *p) {
     for (uint32_t c = 1; c < p->context_count; c++)
         for (uint32_t s = 0; s < p->contexts[c].start_count && goes_on(p); s++)
             walk_from(p, c, &p->contexts[c].starts[s]);
-    prove_free_state(&start);
+    tvm_prove_free_state(&start);
 }
