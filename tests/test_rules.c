@@ -135,6 +135,9 @@ BUILD(alloc_init) {
 BUILD(shared_sub_byte) {
     kit_shared(&t->k, "bits", TVM_U(4), 1, (const uint32_t[]){64});
 }
+BUILD(shared_half_byte) {
+    kit_shared(&t->k, "half", TVM_U(4), 1, (const uint32_t[]){63});
+}
 BUILD(shared_in_if) {
     uint32_t slot = kit_shared(&t->k, "late", TVM_U(8), 1, (const uint32_t[]){64});
     INSN(&t->k, IF, TVM_NONE, X(t->yes));
@@ -429,7 +432,8 @@ static const verify_case control_cases[] = {
 static const verify_case memory_cases[] = {
     RIGHT(alloc_init),
     WRONG(alloc_init_tensor, "init: expected a scalar expression"),
-    WRONG(shared_sub_byte, "'bits'", "whole bytes"),
+    RIGHT(shared_sub_byte),
+    WRONG(shared_half_byte, "'half'", "whole bytes"),
     WRONG(shared_in_if, "alloc-shared: ", "inside for, while, if or role"),
     WRONG(shared_twice, "'sa' is allocated twice"),
     WRONG(shared_freed_in_loop, "free-shared: ", "inside for, while, if or role"),

@@ -11,7 +11,7 @@ from conftest import needs_gpu, torch
 
 import tilusvm
 
-ROWS, N, K, GROUP = (1, 17, 65, 300), 320, 768, 128
+ROWS, N, K, GROUP = (1, 12, 65, 300), 320, 768, 128
 
 
 def product(rows, n, k, folder, to):

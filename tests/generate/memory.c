@@ -130,7 +130,7 @@ uint32_t gen_load_input(gen *g, const char *kind, tvm_dtype type, const tvm_layo
     }
     gen_put_evict(g, &insn);
     put_mask(&insn, mask);
-    put_fill(g, &insn, type, !is_small);
+    put_fill(g, &insn, type, kind[0] == 'r'); /* of the other kinds what is read has a range */
     uint32_t slot = gen_must(g, &insn);
     g->vars[slot] = (gen_var){.alive = true, .exact_bits = true, .whole = is_small, .high = is_small ? 4 : 0};
     return slot;
