@@ -2,6 +2,7 @@
 the test converts as llama.cpp's converter does, by the package's names of tensors, against those that they were made
 of."""
 
+import importlib.metadata
 import json
 import struct
 import sys
@@ -263,7 +264,10 @@ def loaded(folder):
 def test_models(name, tmp_path):
     from tilusvm import nn
     from tilusvm.gguf import from_gguf
+    from tilusvm.transformers import _versions
 
+    if name == "olmo2" and importlib.metadata.version("transformers") == _versions.TESTED[0]:
+        pytest.skip("transformers 5.4 makes no OLMo of untied embeddings")
     theirs, path = made(name, tmp_path)
     words = {}
     if name in UNCONFIGURED:
