@@ -233,7 +233,8 @@ static inline bool prove_set_other(tvm_ir_kernel *kernel, const tvm_insn *insn) 
 /* Changes instruction `at` in one way; false: it has no such. */
 static inline bool prove_mutate(tvm_ir_kernel *kernel, uint32_t at, prove_way way) {
     tvm_insn *insn = &kernel->insns[at];
-    tvm_operand *index = prove_index(kernel, insn), *operands = &kernel->operands[insn->first];
+    tvm_operand *index = prove_index(kernel, insn),
+                *operands = insn->count ? &kernel->operands[insn->first] : NULL;
     bool orders = tvm_insn_class(insn) == TVM_CLASS_ORDER, allocates = insn->op == TVM_OP_ALLOC_BARRIER;
     uint32_t made;
     switch (way) {
