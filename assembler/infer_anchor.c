@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "numbers.h"
+
 enum { ACCESS_BYTES = 16 };
 
 typedef struct anchor_list {
@@ -32,21 +34,12 @@ static bool compose(bool spatial, unsigned rank, const uint32_t *outer, const tv
            tvm_layout_compose(&made, inner, out, NULL) == TVM_OK;
 }
 
-static uint32_t greatest_common_divisor(uint32_t a, uint32_t b) {
-    while (b) {
-        uint32_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
 /* ---- accesses and reductions ---- */
 
 /* `inner` threads to each of the leading index's parts, which the warps have: rows that no two warps share.
  */
 static void add_rows(anchor_list *list, const tvm_layout *shape, uint32_t threads, unsigned bits) {
-    uint32_t warps = greatest_common_divisor(threads / 32, shape->shape[0]);
+    uint32_t warps = (uint32_t)tvm_gcd(threads / 32, shape->shape[0]);
     uint32_t outer[TVM_MAX_RANK], inner[TVM_MAX_RANK];
     tvm_layout made;
     if (shape->rank < 2 || warps < 2) return;
@@ -91,7 +84,7 @@ static void add_blocks(anchor_list *list, const tvm_layout *shape, uint32_t thre
     lanes[m] = ROWS, lanes[n] = COLUMNS;
     memcpy(one, shape->shape, m * sizeof *one);
     uint32_t rows = shape->shape[m] / (ROWS * run), columns = shape->shape[n] / (COLUMNS * run);
-    grid[m] = greatest_common_divisor(warps, rows);
+    grid[m] = (uint32_t)tvm_gcd(warps, rows);
     grid[n] = warps / grid[m];
     one[m] = rows / grid[m];
     one[n] = columns / grid[n];
@@ -182,7 +175,7 @@ static void add_products(anchor_list *list, uint32_t warps) {
         return;
     for (uint32_t columns = 1; warps % 4 == 0 && columns <= warps / 4; columns++)
         if (warps / 4 % columns == 0) add_groups(list, &shape, &atom, warps / 4 / columns, columns);
-    uint32_t batch = shape.rank < 3 ? 1 : greatest_common_divisor(warps, shape.shape[shape.rank - 3]);
+    uint32_t batch = shape.rank < 3 ? 1 : (uint32_t)tvm_gcd(warps, shape.shape[shape.rank - 3]);
     uint32_t rest = warps / batch;
     for (uint32_t copies = 1; copies <= rest && (copies == 1 || !list->count); copies++)
         for (uint32_t columns = 1; rest % copies == 0 && columns <= rest / copies; columns++)

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "layout_digits.h"
+#include "numbers.h"
 
 /* ---- primitives ---- */
 
@@ -401,15 +402,6 @@ tvm_status tvm_layout_concat(const tvm_layout *a, const tvm_layout *b, tvm_layou
 
 /* ---- auto ---- */
 
-static uint32_t greatest_common_divisor(uint32_t a, uint32_t b) {
-    while (b != 0) {
-        uint32_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
 /* Elements of the run that one thread holds: a divisor of `extent` of at most 128 bits. Best are runs that
  * one access of 16, 8, 4, 2 or 1 bytes moves, then whole bytes, then the longest. */
 static uint32_t run_length(uint32_t extent, unsigned bits) {
@@ -437,7 +429,7 @@ tvm_status tvm_layout_auto(unsigned rank, const uint32_t *shape, uint32_t thread
     uint32_t run = run_length(shape[rank - 1], bits);
     uint32_t taken[TVM_MAX_RANK];
     for (unsigned d = rank; d-- > 0;) {
-        taken[d] = greatest_common_divisor(threads, d + 1 == rank ? shape[d] / run : shape[d]);
+        taken[d] = (uint32_t)tvm_gcd(threads, d + 1 == rank ? shape[d] / run : shape[d]);
         threads /= taken[d];
     }
     tvm_digits digits;

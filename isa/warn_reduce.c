@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "numbers.h"
 #include "reduce.h"
 
 enum { DEPTH = 16 };
@@ -27,15 +28,6 @@ typedef struct walk {
 } walk;
 
 /* ---- divisors of indices and extents ---- */
-
-static uint64_t gcd(uint64_t a, uint64_t b) {
-    while (b) {
-        uint64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
 
 static const tvm_expr *node_of(const walk *w, uint32_t expr) {
     return &w->kernel->exprs[expr];
@@ -63,7 +55,7 @@ static uint64_t divisor_of_slot(const walk *w, uint32_t slot, unsigned depth) {
     if (slot < w->kernel->param_count) {
         for (uint32_t i = 0; i < w->kernel->assume_count; i++) {
             uint64_t by = assumed(w, w->kernel->assumes[i], slot, DEPTH);
-            known = known / gcd(known, by) * by;
+            known = known / tvm_gcd(known, by) * by;
             if (known > INT32_MAX) return by;
         }
         return known;
@@ -73,7 +65,7 @@ static uint64_t divisor_of_slot(const walk *w, uint32_t slot, unsigned depth) {
     const tvm_operand *operands = tvm_operands(w->kernel, insn);
     if (tvm_insn_has(insn, TVM_TRAIT_VALUE)) return divisor(w, operands[0].value, depth);
     if (tvm_insn_has(insn, TVM_TRAIT_COUNTER))
-        return gcd(divisor(w, operands[0].value, depth), divisor(w, operands[2].value, depth));
+        return tvm_gcd(divisor(w, operands[0].value, depth), divisor(w, operands[2].value, depth));
     return 1;
 }
 
@@ -98,7 +90,7 @@ static uint64_t divisor(const walk *w, uint32_t expr, unsigned depth) {
     case TVM_EXPR_MIN:
     case TVM_EXPR_MAX:
     case TVM_EXPR_MOD:
-        return gcd(divisor(w, node->a, depth), divisor(w, node->b, depth));
+        return tvm_gcd(divisor(w, node->a, depth), divisor(w, node->b, depth));
     default:
         return 1;
     }

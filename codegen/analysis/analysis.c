@@ -3,15 +3,6 @@
 
 #include "claims.h"
 
-uint64_t tvm_fact_gcd(uint64_t a, uint64_t b) {
-    while (b != 0) {
-        uint64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
 static bool constant_of(const kernel_state *k, uint32_t expr, int64_t *value);
 
 static bool find_constant(const kernel_state *k, uint32_t expr, int64_t *value) {

@@ -26,7 +26,6 @@ bool tvm_fact_stable(const kernel_state *k, uint32_t expr);
 bool tvm_fact_invariant(const kernel_state *k, uint32_t expr, uint32_t scope);
 /* The largest known divisor of the expression's value; 0 when the value is 0. */
 uint64_t tvm_fact_divisor(const kernel_state *k, uint32_t expr);
-uint64_t tvm_fact_gcd(uint64_t a, uint64_t b); /* gcd(0, x) = x */
 
 /* Proof of index >= 0. */
 bool tvm_fact_not_negative(const kernel_state *k, uint32_t index);

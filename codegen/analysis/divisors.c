@@ -2,6 +2,7 @@
 #include "divisors.h"
 
 #include "analysis.h"
+#include "numbers.h"
 #include "ranges.h"
 
 enum { DIVISOR_PASSES = 16 };
@@ -17,8 +18,7 @@ static uint64_t times(uint64_t a, uint64_t b) {
 uint64_t tvm_fact_common_multiple(uint64_t a, uint64_t b) {
     if (a == 0 || b == 0) return 0;
     uint64_t product;
-    if (__builtin_mul_overflow(a / tvm_fact_gcd(a, b), b, &product) || product > INT64_MAX)
-        return a > b ? a : b;
+    if (__builtin_mul_overflow(a / tvm_gcd(a, b), b, &product) || product > INT64_MAX) return a > b ? a : b;
     return product;
 }
 
@@ -73,14 +73,14 @@ static uint64_t divisor_node(const kernel_state *k, const tvm_expr *node) {
     case TVM_EXPR_SUB:
     case TVM_EXPR_MIN:
     case TVM_EXPR_MAX:
-        return tvm_fact_gcd(a, b);
+        return tvm_gcd(a, b);
     case TVM_EXPR_MUL:
         return a == 0 || b == 0 ? 0 : times(a, b);
     case TVM_EXPR_DIV:
     case TVM_EXPR_CDIV:
         return divide(k, node, a, has_literal, by);
     case TVM_EXPR_MOD:
-        return tvm_fact_gcd(a, b);
+        return tvm_gcd(a, b);
     case TVM_EXPR_SHL:
         if (a == 0) return 0;
         return has_literal && by >= 0 && by < 32 ? times(a, UINT64_C(1) << by) : tvm_fact_power_part(a);
@@ -93,9 +93,9 @@ static uint64_t divisor_node(const kernel_state *k, const tvm_expr *node) {
         return a > b ? a : b;
     case TVM_EXPR_OR:
     case TVM_EXPR_XOR:
-        return tvm_fact_power_part(tvm_fact_gcd(a, b));
+        return tvm_fact_power_part(tvm_gcd(a, b));
     case TVM_EXPR_SELECT:
-        return tvm_fact_gcd(b, f->exprs[node->c].divisor);
+        return tvm_gcd(b, f->exprs[node->c].divisor);
     default:
         return 1;
     }
@@ -122,7 +122,7 @@ static uint64_t divisor_assigned(const kernel_state *k, const tvm_insn *insn) {
     const tvm_operand *operands = tvm_operands(k->kernel, insn);
     if (tvm_insn_has(insn, TVM_TRAIT_VALUE)) return f->exprs[operands[0].value].divisor;
     if (!tvm_insn_has(insn, TVM_TRAIT_COUNTER)) return 1;
-    uint64_t divisor = tvm_fact_gcd(f->exprs[operands[0].value].divisor, f->exprs[operands[2].value].divisor);
+    uint64_t divisor = tvm_gcd(f->exprs[operands[0].value].divisor, f->exprs[operands[2].value].divisor);
     bool passes_sign =
         tvm_fact_is_u64(k->kernel->slots[insn->result].dtype) && f->slots[insn->result].low < 0;
     return passes_sign ? tvm_fact_power_part(divisor) : divisor;
@@ -135,7 +135,7 @@ static bool divisor_slots(const kernel_state *k) {
         const tvm_insn *insn = &k->kernel->insns[i];
         if (!tvm_fact_sets_scalar(k, insn)) continue;
         slot_fact *slot = &f->slots[insn->result];
-        uint64_t divisor = tvm_fact_gcd(slot->divisor, divisor_assigned(k, insn));
+        uint64_t divisor = tvm_gcd(slot->divisor, divisor_assigned(k, insn));
         changed = changed || divisor != slot->divisor;
         slot->divisor = divisor;
     }

@@ -5,6 +5,7 @@
 
 #include "analysis.h"
 #include "claims.h"
+#include "numbers.h"
 
 enum { SUM_BUDGET = 256, PROOF_BUDGET = 400, PROOF_DEPTH = 10 };
 
@@ -201,7 +202,7 @@ static void bound_loop_variable(const kernel_state *k, bounds *list, const tvm_e
         bound_by(k, list, 1, limit, 0);
         return;
     }
-    uint64_t gap = tvm_fact_gcd(slot->divisor, tvm_fact_divisor(k, limit));
+    uint64_t gap = tvm_gcd(slot->divisor, tvm_fact_divisor(k, limit));
     bound_by(k, list, 1, limit, gap > 0 && gap <= INT32_MAX ? -(int64_t)gap : -1);
 }
 
@@ -568,7 +569,7 @@ static void split(const kernel_state *k, uint32_t index, int64_t *constant, uint
         /* Modulo a power of two, only that part of a divisor counts. */
         uint64_t atom = tvm_fact_divisor(k, sum.terms[i].atom);
         if (__builtin_mul_overflow(factor, atom, &product)) product = factor & (~factor + 1);
-        rest = tvm_fact_gcd(rest, product);
+        rest = tvm_gcd(rest, product);
     }
     if (sum.constant == 0 && *divisor % (rest ? rest : 1) == 0) return;
     *constant = sum.constant;

@@ -9,6 +9,7 @@
 #include "kernel.h"
 #include "emit_drain.h"
 #include "emit.h"
+#include "numbers.h"
 #include "scratch.h"
 #include "wgmma_wait.h"
 
@@ -185,7 +186,7 @@ static void plan_loop(emitter *e, for_loop *loop) {
     if (!tvm_fact_constant(e->k, loop->step, &step) || step <= 0) return;
     /* Facts of u64 beyond INT64_MAX are not in the order of the loop. */
     if (is_wide && !is_signed && (start->low < 0 || end->low < 0)) return;
-    uint64_t divisor = tvm_fact_gcd(tvm_fact_divisor(e->k, loop->start), tvm_fact_divisor(e->k, loop->end));
+    uint64_t divisor = tvm_gcd(tvm_fact_divisor(e->k, loop->start), tvm_fact_divisor(e->k, loop->end));
     loop->reaches_end = divisor % (uint64_t)step == 0 || end->high <= high - step;
     loop->is_multiple = step <= UINT32_MAX && divisor % ((uint64_t)step * loop->copies) == 0;
 }

@@ -13,6 +13,7 @@
 #include "access.h"
 #include "emit_atomic.h"
 #include "global_access.h"
+#include "numbers.h"
 #include "shared_access.h"
 
 typedef struct copy {
@@ -58,7 +59,7 @@ static uint32_t row_of(const copy *c) {
 
 /* The least number of elements that are whole accesses of so many bytes. */
 static uint32_t run_of(const copy *c, unsigned access_bytes) {
-    return 8 * access_bytes / (unsigned)tvm_fact_gcd(8 * access_bytes, c->bits);
+    return 8 * access_bytes / (unsigned)tvm_gcd(8 * access_bytes, c->bits);
 }
 
 static void cut(copy *c, unsigned access_bytes, uint32_t band) {
@@ -125,7 +126,7 @@ static void turn_parts(const copy *c, const turn *t, global_access *g) {
             uint32_t coordinate[TVM_MAX_RANK];
             if (thread % c->members >= t->active) continue;
             chunk_coordinates(c, t->first, thread, coordinate);
-            part[d].divisor = tvm_fact_gcd(part[d].divisor, coordinate[d]);
+            part[d].divisor = tvm_gcd(part[d].divisor, coordinate[d]);
             if (coordinate[d] != 0) part[d].varies = true;
         }
         if (!part[d].varies) continue;
@@ -200,11 +201,11 @@ static bool chunk_fits(copy *c, shared_access *s, unsigned chunk_bytes, turn_bas
     }
     turn t = turn_from(c, 0);
     open_base(c, &s->tile, &t, base);
-    uint64_t shared_align = tvm_fact_gcd(c->run, s->tile.constant), rows[TVM_MAX_RANK];
-    shared_align = tvm_fact_gcd(shared_align, s->tile.dynamic_divisor);
+    uint64_t shared_align = tvm_gcd(c->run, s->tile.constant), rows[TVM_MAX_RANK];
+    shared_align = tvm_gcd(shared_align, s->tile.dynamic_divisor);
     for (unsigned d = 0; d < c->tile_rank; d++) {
         rows[d] = c->tile[d] > 1;
-        if (c->tile[d] > 1) shared_align = tvm_fact_gcd(shared_align, tvm_shared_strides(&s->tile, d));
+        if (c->tile[d] > 1) shared_align = tvm_gcd(shared_align, tvm_shared_strides(&s->tile, d));
     }
     if (shared_align % c->run != 0) {
         snprintf(why, 160, "shared addresses are no multiples of %u bytes", chunk_bytes);
@@ -229,7 +230,7 @@ static bool chunk_fits(copy *c, shared_access *s, unsigned chunk_bytes, turn_bas
         return false;
     }
     unsigned end = base->g.tile.rank - 1;
-    if (!base->g.tile.proven[end] && tvm_fact_gcd(base->g.tile.granule[end], c->run) != c->run) {
+    if (!base->g.tile.proven[end] && tvm_gcd(base->g.tile.granule[end], c->run) != c->run) {
         snprintf(why, 160, "a chunk may cross the tensor's edge");
         return false;
     }

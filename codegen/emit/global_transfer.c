@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "analysis.h"
+#include "numbers.h"
 
 /* ---- register tensors beside the tile ---- */
 
@@ -127,7 +128,7 @@ static void find_parts(emitter *e, transfer *t, unsigned tile_rank, unsigned lea
         int32_t m = t->layout->spatial[i];
         unsigned d = m < 0 ? 0 : t->layout->mode_dim[m] - t->extra;
         if (m >= 0 && d < tile_rank && t->layout->mode_size[m] > 1)
-            g->tile.part[d].divisor = tvm_fact_gcd(g->tile.part[d].divisor, stride[m]);
+            g->tile.part[d].divisor = tvm_gcd(g->tile.part[d].divisor, stride[m]);
     }
 }
 
@@ -169,7 +170,7 @@ unsigned tvm_transfer_alignment(const transfer *t) {
     for (uint32_t i = 0; i < t->map.locals; i++) {
         uint32_t coordinate[TVM_MAX_RANK];
         tvm_transfer_coordinate(t, i, coordinate);
-        for (unsigned d = 0; d < t->g.tile.tile_rank; d++) rows[d] = tvm_fact_gcd(rows[d], coordinate[d]);
+        for (unsigned d = 0; d < t->g.tile.tile_rank; d++) rows[d] = tvm_gcd(rows[d], coordinate[d]);
     }
     return tvm_global_alignment(&t->g.tile, rows);
 }

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "analysis.h"
+#include "numbers.h"
 
 enum { ROW_BYTES = 16, WORD_BYTES = 4 };
 
@@ -44,10 +45,10 @@ static bool words_match(matrices *m) {
     for (uint32_t t = 0; t < m->tile->threads; t++) {
         uint32_t lane = t % 32;
         bool starts_row = m->transposed ? lane / 4 == 0 : lane % 4 == 0;
-        if (starts_row) align = (uint32_t)tvm_fact_gcd(align, m->lanes->offset[t]);
+        if (starts_row) align = (uint32_t)tvm_gcd(align, m->lanes->offset[t]);
     }
-    align = (uint32_t)tvm_fact_gcd(align, m->tile->constant);
-    align = (uint32_t)tvm_fact_gcd(align, m->tile->dynamic_divisor);
+    align = (uint32_t)tvm_gcd(align, m->tile->constant);
+    align = (uint32_t)tvm_gcd(align, m->tile->dynamic_divisor);
     if (align != m->in_row || tvm_shared_run(m->tile) < m->in_row) return false;
     m->odd = m->in_word > 1 ? m->constant[1] - m->constant[0] : 1;
     for (uint32_t w = 0; w < m->words; w++) {

@@ -194,7 +194,7 @@ static bool find_view(const kernel_state *k, const bulk_tile *tile, bulk_plan *p
 static uint64_t divisor_of(const kernel_state *k, const bulk_plan *plan, unsigned dim) {
     uint64_t divisor = 0;
     for (unsigned i = 0; i < plan->at[dim].count; i++)
-        divisor = tvm_fact_gcd(divisor, tvm_fact_divisor(k, plan->at[dim].expr[i]));
+        divisor = tvm_gcd(divisor, tvm_fact_divisor(k, plan->at[dim].expr[i]));
     return divisor;
 }
 
@@ -212,7 +212,7 @@ static uint64_t steps_of(const kernel_state *k, const tvm_slot *slot, unsigned r
     uint64_t step = 0;
     if (slot->form == TVM_FORM_ROW_MAJOR) return slot->rank > 1 ? tvm_fact_divisor(k, slot->shape[row]) : 0;
     for (unsigned d = 0; d < slot->rank; d++)
-        if (d != row) step = tvm_fact_gcd(step, tvm_fact_divisor(k, slot->stride[d]));
+        if (d != row) step = tvm_gcd(step, tvm_fact_divisor(k, slot->stride[d]));
     return step;
 }
 
@@ -258,13 +258,12 @@ static bool global_fits(kernel_state *k, const bulk_tile *tile, bulk_plan *plan,
     if (first % GRANULE_BITS != 0) {
         snprintf(why, BULK_WHY_MAX,
                  "its rows are known to begin at multiples of %" PRIu64 " bytes only, not of 16",
-                 tvm_fact_gcd(first, GRANULE_BITS) / 8);
+                 tvm_gcd(first, GRANULE_BITS) / 8);
         return false;
     }
     if (step % GRANULE_BITS == 0) return true;
     snprintf(why, BULK_WHY_MAX, "%s of %.60s are known to be multiples of %" PRIu64 " bytes only, not of 16",
-             slot->form == TVM_FORM_ROW_MAJOR ? "rows" : "strides", name,
-             tvm_fact_gcd(step, GRANULE_BITS) / 8);
+             slot->form == TVM_FORM_ROW_MAJOR ? "rows" : "strides", name, tvm_gcd(step, GRANULE_BITS) / 8);
     return false;
 }
 
@@ -293,9 +292,9 @@ static bool begins_inside(const kernel_state *k, const bulk_tile *tile, bulk_pla
 static unsigned widest(const kernel_state *k, const bulk_tile *tile, const bulk_plan *plan, uint32_t run) {
     const tvm_slot *slot = mapped(k, tile);
     unsigned row = plan->dim[plan->order[0]];
-    uint64_t whole = tvm_fact_gcd(MAP_ELEMENT_BITS / plan->tile.bits, tvm_fact_divisor(k, slot->shape[row]));
-    whole = tvm_fact_gcd(whole, divisor_of(k, plan, row));
-    return (unsigned)tvm_fact_gcd(whole, run);
+    uint64_t whole = tvm_gcd(MAP_ELEMENT_BITS / plan->tile.bits, tvm_fact_divisor(k, slot->shape[row]));
+    whole = tvm_gcd(whole, divisor_of(k, plan, row));
+    return (unsigned)tvm_gcd(whole, run);
 }
 
 /* ---- boxes ---- */
@@ -353,16 +352,16 @@ static void other_boxes(const bulk_tile *tile, bulk_plan *plan) {
 static bool aligned(const bulk_tile *tile, const bulk_plan *plan, char why[BULK_WHY_MAX]) {
     const shared_tile *s = &plan->tile;
     uint64_t wanted = tvm_bulk_alignment(s->layout, s->bits),
-             found = tvm_fact_gcd(s->constant, s->dynamic_divisor);
+             found = tvm_gcd(s->constant, s->dynamic_divisor);
     for (uint32_t n = 1; n < plan->count; n++) {
         uint32_t at[TVM_MAX_RANK];
         tvm_bulk_box(tile, plan, n, at);
-        found = tvm_fact_gcd(found, tvm_shared_linear(s, at));
+        found = tvm_gcd(found, tvm_shared_linear(s, at));
     }
     if (found * s->bits % (8 * wanted) == 0) return true;
     snprintf(why, BULK_WHY_MAX,
              "its boxes begin at multiples of %" PRIu64 " bytes of shared memory, not of %" PRIu64,
-             tvm_fact_gcd(found * s->bits, 8 * wanted) / 8, wanted);
+             tvm_gcd(found * s->bits, 8 * wanted) / 8, wanted);
     return false;
 }
 

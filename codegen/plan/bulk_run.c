@@ -1,6 +1,7 @@
 #include "bulk_run.h"
 
 #include "analysis.h"
+#include "numbers.h"
 
 enum { GRANULE = 16 };
 
@@ -19,7 +20,7 @@ static bool is_together(const bulk_tile *tile, const bulk_run *r) {
 static bool is_aligned(const bulk_run *r) {
     const shared_tile *s = &r->s;
     static const uint64_t rows[TVM_MAX_RANK] = {0};
-    uint64_t shared = tvm_fact_gcd(s->constant, s->dynamic_divisor);
+    uint64_t shared = tvm_gcd(s->constant, s->dynamic_divisor);
     return r->bytes % GRANULE == 0 && shared * s->bytes % GRANULE == 0 &&
            tvm_global_alignment(&r->g, rows) >= 8 * GRANULE;
 }
@@ -28,8 +29,7 @@ static bool is_aligned(const bulk_run *r) {
 static bool is_whole(const bulk_tile *tile, const bulk_run *r) {
     for (unsigned d = 0; d < tile->rank; d++) {
         unsigned dim = r->g.lead + d;
-        if (!r->g.proven[dim] && tvm_fact_gcd(r->g.granule[dim], tile->extent[d]) != tile->extent[d])
-            return false;
+        if (!r->g.proven[dim] && tvm_gcd(r->g.granule[dim], tile->extent[d]) != tile->extent[d]) return false;
     }
     return true;
 }

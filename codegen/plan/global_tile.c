@@ -5,6 +5,7 @@
 
 #include "analysis.h"
 #include "facts.h"
+#include "numbers.h"
 
 /* Above this many bytes across the tile, a constant stride goes the way of run-time ones, in 64 bits. */
 enum { CONSTANT_REACH = 1 << 24, ALIGN_MAX_BITS = 128 };
@@ -65,7 +66,7 @@ static uint64_t index_divisor(const global_tile *g, unsigned d) {
     uint64_t divisor = tvm_fact_divisor(g->k, g->index[d].value);
     uint64_t whole = tvm_bits_whole(g->bits);
     if (g->whole_bytes && whole > 1 && d + 1 == g->rank && divisor != 0)
-        divisor = divisor / tvm_fact_gcd(divisor, whole) * whole;
+        divisor = divisor / tvm_gcd(divisor, whole) * whole;
     return divisor;
 }
 
@@ -76,8 +77,8 @@ static void find_bounds(global_tile *g) {
         int64_t extent = in_tile ? g->extent[d - g->lead] : 1;
         g->proven[d] = tvm_global_is_tensor(g, d) ||
                        tvm_fact_inside(g->k, g->index[d].value, extent, tvm_global_shape(g, d));
-        uint64_t granule = tvm_fact_gcd(index_divisor(g, d), tvm_fact_divisor(g->k, tvm_global_shape(g, d)));
-        if (part && part->varies) granule = tvm_fact_gcd(granule, part->divisor);
+        uint64_t granule = tvm_gcd(index_divisor(g, d), tvm_fact_divisor(g->k, tvm_global_shape(g, d)));
+        if (part && part->varies) granule = tvm_gcd(granule, part->divisor);
         g->granule[d] = granule == 0 || granule > TVM_MAX_TILE_ELEMENTS ? TVM_MAX_TILE_ELEMENTS : granule;
     }
 }
@@ -110,14 +111,14 @@ unsigned tvm_global_alignment(const global_tile *g, const uint64_t rows[TVM_MAX_
         uint64_t step = index_divisor(g, d);
         if (d >= g->lead) {
             const thread_part *part = &g->part[d - g->lead];
-            if (part->varies) step = tvm_fact_gcd(step, part->divisor);
-            if (!g->constant_stride[d]) step = tvm_fact_gcd(step, rows[d - g->lead]);
+            if (part->varies) step = tvm_gcd(step, part->divisor);
+            if (!g->constant_stride[d]) step = tvm_gcd(step, rows[d - g->lead]);
         }
         /* Only the power of two matters; each factor contributes its own. */
         uint64_t stride = g->constant_stride[d] ? (uint64_t)g->stride[d] : g->stride_divisor[d];
         step = (step & (~step + 1)) % (2 * ALIGN_MAX_BITS);
         stride = (stride & (~stride + 1)) % (2 * ALIGN_MAX_BITS);
-        align = tvm_fact_gcd(align, step * stride * g->bits);
+        align = tvm_gcd(align, step * stride * g->bits);
     }
     return (unsigned)(align & (~align + 1));
 }

@@ -1,12 +1,13 @@
 #include "mbarrier_plan.h"
 
 #include "analysis.h"
+#include "numbers.h"
 
 /* Of a block, for bar. */
 enum { BARRIERS = 16 };
 
 static uint32_t multiple_of_both(uint32_t a, uint32_t b) {
-    return a / (uint32_t)tvm_fact_gcd(a, b) * b;
+    return a / (uint32_t)tvm_gcd(a, b) * b;
 }
 
 static void note_use(kernel_state *k, const tvm_insn *insn, uint32_t slot, tvm_team team) {

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "numbers.h"
 #include "scratch_need.h"
 
 enum { WARP = 32 };
@@ -99,21 +100,12 @@ static bool find_lane(assembly *a, const places *p, uint32_t l, const uint32_t *
     return false;
 }
 
-static uint32_t gcd(uint32_t x, uint32_t y) {
-    while (y) {
-        uint32_t rest = x % y;
-        x = y;
-        y = rest;
-    }
-    return x;
-}
-
 /* Bounds are rounded to what the threads' coordinates are multiples of, so that locals have them in common.
  */
 static bool find_lanes(assembly *a, const places *p, const uint32_t *table) {
     unsigned axis = a->pieces.axis;
     uint32_t step = 0, threads = tvm_layout_threads(a->layout);
-    for (uint32_t t = 0; t < threads; t++) step = gcd(step, p->threads[t].at[axis]);
+    for (uint32_t t = 0; t < threads; t++) step = (uint32_t)tvm_gcd(step, p->threads[t].at[axis]);
     for (uint32_t l = 0; l < a->locals; l++) {
         int by = (int)a->pieces.times, end = a->pieces.back ? (int)a->layout->shape[axis] - by : by;
         int bound = end - (int)p->locals[l].at[axis], up = (int)(step ? step : 1);

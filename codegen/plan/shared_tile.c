@@ -2,6 +2,7 @@
 #include "shared_tile.h"
 
 #include "analysis.h"
+#include "numbers.h"
 #include "traffic.h"
 
 uint32_t tvm_shared_swizzle(const tvm_shared_layout *layout, uint32_t offset) {
@@ -108,7 +109,7 @@ bool tvm_shared_open(kernel_state *k, shared_tile *s, uint32_t slot, const tvm_o
             s->modes[d] < 2 ? (uint32_t)constant * s->step[d] : offset_in(s, d, (uint32_t)constant);
         if (rest != 0) s->has_dynamic = true;
         uint64_t power = (rest & (~rest + 1)) % (UINT64_C(1) << 32);
-        s->dynamic_divisor = tvm_fact_gcd(s->dynamic_divisor, power * s->step[d]);
+        s->dynamic_divisor = tvm_gcd(s->dynamic_divisor, power * s->step[d]);
     }
     s->fixed = s->dynamic_divisor % tvm_shared_period(s->layout) == 0;
     return s->linear;
@@ -155,7 +156,7 @@ uint32_t tvm_shared_strides(const shared_tile *s, unsigned d) {
     uint64_t divisor = 0;
     if (dim + 1 == s->rank && modes > 0 && s->layout->mode_stride[s->first[dim] + modes - 1u] == 1) modes--;
     for (unsigned i = 0; i < modes; i++)
-        divisor = tvm_fact_gcd(divisor, s->layout->mode_stride[s->first[dim] + i]);
+        divisor = tvm_gcd(divisor, s->layout->mode_stride[s->first[dim] + i]);
     return (uint32_t)divisor;
 }
 
@@ -166,9 +167,9 @@ uint32_t tvm_shared_linear(const shared_tile *s, const uint32_t coordinate[TVM_M
 }
 
 uint32_t tvm_shared_alignment(const shared_tile *s, const uint32_t *lanes) {
-    uint64_t align = tvm_fact_gcd(most(s), s->dynamic_divisor);
-    align = tvm_fact_gcd(align, s->constant);
-    for (uint32_t t = 0; t < s->threads; t++) align = tvm_fact_gcd(align, lanes[t]);
+    uint64_t align = tvm_gcd(most(s), s->dynamic_divisor);
+    align = tvm_gcd(align, s->constant);
+    for (uint32_t t = 0; t < s->threads; t++) align = tvm_gcd(align, lanes[t]);
     return (uint32_t)align;
 }
 

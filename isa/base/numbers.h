@@ -21,4 +21,14 @@ static inline uint64_t tvm_round_up(uint64_t value, uint64_t step) {
     return (value + step - 1) / step * step;
 }
 
+/* The greatest common divisor; of 0 and x it is x. */
+static inline uint64_t tvm_gcd(uint64_t a, uint64_t b) {
+    while (b) {
+        uint64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
 #endif

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "numbers.h"
 #include "pipeline.h"
 
 enum { MOST_MODULUS = 1 << 16 };
@@ -70,18 +71,9 @@ static bool reads_tracked(const prover *p, uint32_t expr) {
     return false;
 }
 
-static uint64_t gcd(uint64_t a, uint64_t b) {
-    while (b) {
-        uint64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
 static void widen(uint64_t *lcm, int64_t by) {
     if (by < 2 || by > MOST_MODULUS) return;
-    uint64_t wide = *lcm / gcd(*lcm, (uint64_t)by) * (uint64_t)by;
+    uint64_t wide = *lcm / tvm_gcd(*lcm, (uint64_t)by) * (uint64_t)by;
     if (wide <= MOST_MODULUS) *lcm = wide;
 }
 
