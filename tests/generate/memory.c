@@ -560,6 +560,20 @@ static void scatter(gen *g) {
 
 /* ---- scalars from memory ---- */
 
+/* An element of an "index" or "small" tensor becomes a scalar, at times with the range that it has. */
+static void put_scalar(gen *g, gen_insn *insn, tvm_dtype type) {
+    tvm_dtype scalar;
+    tvm_dtype_scalar_of(type, &scalar);
+    if (tvm_dtype_is_integer(scalar) && gen_one_in(g, 2)) {
+        gen_put_expr(insn, gen_integer(g, scalar, 0));
+        gen_put_expr(insn, gen_integer(g, scalar, 32));
+    } else {
+        gen_put_none(insn);
+    }
+    uint32_t slot = gen_must(g, insn);
+    g->vars[slot] = (gen_var){.alive = true, .whole = tvm_dtype_same(scalar, TVM_I(32)), .high = 31};
+}
+
 static void load_scalar(gen *g) {
     static const tvm_dtype types[] = {TVM_I(32), TVM_I(32), TVM_U(8), TVM_I(16), TVM_F16, TVM_F32, TVM_U(64)};
     uint32_t extent = constant(g, 40);
@@ -568,37 +582,20 @@ static void load_scalar(gen *g) {
     if (g->params >= GEN_PARAMS) return;
     gen_put_slot(&insn, gen_param(g, type.kind == TVM_KIND_FLOAT ? "small" : "index", type, 1, &extent));
     gen_put_expr(&insn, gen_index(g, 60, 1));
-    tvm_dtype scalar;
-    tvm_dtype_scalar_of(type, &scalar);
-    if (tvm_dtype_is_integer(scalar) && gen_one_in(g, 2)) {
-        gen_put_expr(&insn, gen_integer(g, scalar, 0));
-        gen_put_expr(&insn, gen_integer(g, scalar, 32));
-    } else {
-        gen_put_none(&insn);
-    }
-    uint32_t slot = gen_must(g, &insn);
-    g->vars[slot] = (gen_var){.alive = true, .whole = tvm_dtype_same(scalar, TVM_I(32)), .high = 31};
+    put_scalar(g, &insn, type);
 }
 
 static void scalar(gen *g) {
     static const tvm_dtype types[] = {TVM_I(32), TVM_I(8), TVM_U(8), TVM_I(16),
                                       TVM_F16,   TVM_BF16, TVM_F32,  TVM_F64};
     static const uint32_t shape[2] = {1, 1};
-    tvm_dtype type = types[gen_below(g, sizeof types / sizeof *types)], scalar;
+    tvm_dtype type = types[gen_below(g, sizeof types / sizeof *types)];
     tvm_layout layout;
     if (g->params >= GEN_PARAMS || !gen_layout(g, 1 + gen_below(g, 2), shape, &layout)) return;
     uint32_t source = gen_load_input(g, type.kind == TVM_KIND_FLOAT ? "small" : "index", type, &layout);
     gen_insn insn = gen_begin(TVM_OP_SCALAR);
     gen_put_slot(&insn, source);
-    tvm_dtype_scalar_of(type, &scalar);
-    if (tvm_dtype_is_integer(scalar) && gen_one_in(g, 2)) {
-        gen_put_expr(&insn, gen_integer(g, scalar, 0));
-        gen_put_expr(&insn, gen_integer(g, scalar, 32));
-    } else {
-        gen_put_none(&insn);
-    }
-    uint32_t slot = gen_must(g, &insn);
-    g->vars[slot] = (gen_var){.alive = true, .whole = tvm_dtype_same(scalar, TVM_I(32)), .high = 31};
+    put_scalar(g, &insn, type);
 }
 
 void gen_memory(gen *g) {
