@@ -321,6 +321,7 @@ static void run_case(const case_file *c, tvm_context *context, counts *all) {
     }
     all->claims += assert_claims(program, "sm_90a");
     ck_assert_int_eq(tvm_vbc_write(program, 0, &bytes, &size, &diags), TVM_OK);
+    tvm_diags_free(&diags);
     bool good = case_launch(c, context, bytes, size, NULL);
     if (!good) fprintf(stderr, "%s: with its claims it ends otherwise\n", c->name);
     all->wrong += !good;
