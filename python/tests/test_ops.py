@@ -247,6 +247,7 @@ def examples():
     form = ops.CacheFormat(head=64)
     cache, table = form.zeros(2, 2), torch.zeros(1, 1, dtype=torch.int32)
     text = str(form)
+    chances = torch.full((2, 4, 8), 0.125)
     ops.kv_append(heads, heads, cache, starts, table, lengths, form, longest=5)
     return {
         "matmul_lowbit": (x, layer.packed, layer.scales, None, layer.bias, "u4", 32),
@@ -258,6 +259,8 @@ def examples():
         "softmax": (x,),
         "argmax": (x,),
         "sample": (x, 0.7, 3, 0.9, 5, 6),
+        "probabilities": (x, 0.7, 3, 0.9),
+        "accept": (chances, torch.zeros(2, 3, dtype=torch.int32), chances[:, :3].contiguous(), 5, 6),
         "quantize_rows": (x, torch.int8),
         "embedding": (torch.tensor([1, 0], dtype=torch.int32), x),
         "attention": (heads, heads, heads, starts, starts, None, None, 5, 0.1),
@@ -270,7 +273,7 @@ def examples():
 
 NAMES = [
     "matmul_lowbit", "matmul", "rms_norm", "add_rms_norm", "swiglu", "rope", "softmax", "argmax", "sample",
-    "quantize_rows", "embedding", "attention", "attention_decode", "kv_append", "qkv_append", "unpack",
+    "probabilities", "accept", "quantize_rows", "embedding", "attention", "attention_decode", "kv_append", "qkv_append", "unpack",
 ]  # fmt: skip
 
 

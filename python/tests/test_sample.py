@@ -103,3 +103,98 @@ def test_rows_and_seeds(dtype, device):
 def test_what_is_refused(words, error, message):
     with pytest.raises(error, match=f"sample: {message}"):
         ops.sample(**{"logits": torch.zeros(2, 8), **words})
+
+
+@pytest.mark.parametrize("words", [{}, {"temperature": 0.5, "top_k": 5}, {"top_p": 0.7}, {"temperature": 0.0}])
+def test_probabilities(words, device):
+    """Those of sample, also of a row that ends within a tile, and of halves."""
+    if words.get("temperature") == 0:
+        expected = torch.nn.functional.one_hot(LOGITS.argmax(), 12).double()
+    else:
+        expected = probabilities(LOGITS, **words)
+    for dtype in (torch.float16, torch.bfloat16, torch.float32):
+        found = ops.probabilities(LOGITS.to(dtype).to(device).expand(2, -1).contiguous(), **words)
+        assert found.dtype == torch.float32
+        torch.testing.assert_close(found.cpu().double(), expected.expand(2, -1), rtol=2e-6, atol=1e-9)
+
+
+def test_probabilities_of_many(device):
+    generator = torch.Generator().manual_seed(3)
+    logits = torch.randn(3, 9001, generator=generator)
+    logits[1, 5000] = logits[1, 17] = 9.0  # the first of equal ones
+    logits[2] = -float("inf")
+    found = ops.probabilities(logits.to(device)).cpu().double()
+    torch.testing.assert_close(found[:2], logits[:2].double().softmax(-1), rtol=1e-5, atol=1e-9)
+    sure = ops.probabilities(logits.to(device), 0.0).cpu()
+    assert torch.equal(sure.nonzero()[:, 1].cpu(), torch.tensor([logits[0].argmax(), 17, 0]))
+    assert found[2, 0] == 1 and found[2].sum() == 1 and sure.sum() == 3
+
+
+# ---- what is kept of a draft ----
+
+
+def pair(seed, n):
+    """Probabilities of a model and of a draft, some of either 0."""
+    p, q = torch.rand(2, n, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    p[0], q[1] = 0.0, 0.0
+    return (p / p.sum()).float(), (q / q.sum()).float()
+
+
+def test_kept_tokens_have_the_models_distribution(device):
+    """The first token that comes of a draft by q, whatever is drafted behind it; and as many are kept as can be."""
+    rows, n = 3000, 6
+    p, q = pair(1, n)
+    drafted = torch.multinomial(q.expand(rows, -1), 2, replacement=True, generator=torch.Generator().manual_seed(2))
+    tokens, kept = ops.accept(
+        p.expand(rows, 3, n).contiguous().to(device), drafted.to(torch.int32).to(device),
+        q.expand(rows, 2, n).contiguous().to(device), seed=4,
+    )  # fmt: skip
+    tokens, kept = tokens.cpu(), kept.cpu()
+    first = torch.bincount(tokens[:, 0], minlength=n).double()
+    assert surprise(first, p.double() * rows) > 1e-3 and surprise(first.flip(0)[p.flip(0) > 0], rows * p[p > 0]) < 1e-3
+    second = torch.bincount(tokens[kept > 0, 1], minlength=n).double()
+    assert surprise(second, p.double() * second.sum()) > 1e-3
+    third = torch.bincount(tokens[kept > 1, 2], minlength=n).double()
+    assert surprise(third, p.double() * third.sum()) > 1e-3
+    keeps = torch.minimum(p, q).sum().double()  # of each place, if it comes to it
+    expected = torch.stack([1 - keeps, keeps * (1 - keeps), keeps * keeps]) * rows
+    assert surprise(torch.bincount(kept, minlength=3).double(), expected) > 1e-3
+
+
+def test_certain_drafts(device):
+    """A token that was drafted for certain is kept by its probability in p, and drawn from the others else."""
+    rows, n = 3000, 6
+    p, _ = pair(5, n)
+    drafted = torch.full((rows, 1), 3, dtype=torch.int32)
+    tokens, kept = ops.accept(p.expand(rows, 2, n).contiguous().to(device), drafted.to(device), seed=6)
+    tokens, kept = tokens.cpu(), kept.cpu()
+    assert surprise(torch.bincount(tokens[:, 0], minlength=n).double(), p.double() * rows) > 1e-3
+    assert torch.equal(kept == 1, tokens[:, 0] == 3)
+
+
+def test_places_of_a_draft(device):
+    """What is kept is certain here: all before the first that p has not; no token of a draft is below 0."""
+    n = 9000
+    wanted = torch.tensor([[8999, 4, 5000, 1], [7, 7, 7, 7], [0, 1, 2, 3], [5, 6, 7, 8]])
+    p = torch.nn.functional.one_hot(wanted, n).float()
+    drafted = torch.tensor([[8999, 4, 5000], [7, 6, 7], [-1, 1, 2], [9000, 6, 7]], dtype=torch.int32)
+    tokens, kept = ops.accept(p.to(device), drafted.to(device))
+    assert kept.tolist() == [3, 1, 0, 0]
+    assert tokens.tolist() == [[8999, 4, 5000, 1], [7, 7, -1, -1], [0, -1, -1, -1], [5, -1, -1, -1]]
+    none, kept = ops.accept(p[:, :1].contiguous().to(device), drafted[:, :0].contiguous().to(device))
+    assert none.tolist() == [[8999], [7], [0], [5]] and not kept.any()
+
+
+@pytest.mark.parametrize(
+    "change, text", [
+        ({"p": torch.zeros(2, 8)}, "p must be [rows, places + 1, n]"),
+        ({"drafted": torch.zeros(2, 4, dtype=torch.int32)}, "drafted must be [2, 3]"),
+        ({"q": torch.zeros(2, 4, 8)}, "q must have the shape [2, 3, 8]"),
+        ({"offset": -1}, "offset must be an integer from 0"),
+    ],
+)  # fmt: skip
+def test_wrong_drafts(change, text):
+    words = {"p": torch.zeros(2, 4, 8), "drafted": torch.zeros(2, 3, dtype=torch.int32), **change}
+    with pytest.raises(ValueError) as caught:
+        ops.accept(**words)
+    assert text in str(caught.value)

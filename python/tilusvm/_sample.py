@@ -63,3 +63,45 @@ def sample(
     own, which is compiled when it is first used. A CUDA graph replays the seed and the offset that it was captured
     with: draw behind it.
     """
+
+
+def _check_probabilities(op, logits, temperature, top_k, top_p):
+    check_row(op, logits, "logits")
+    check_sampling(op, temperature, top_k, top_p, 0)
+
+
+@operator(
+    "sample", "probabilities", T=("logits", FLOATS), shapes=ROWS, check=_check_probabilities, programs=64,
+    TOPK=lambda logits, temperature, top_k, top_p: _top_k(logits, temperature, top_k, top_p, 0),
+)  # fmt: skip
+def probabilities(
+    logits: torch.Tensor, temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0,
+) -> torch.Tensor:  # fmt: skip
+    """Those by which sample draws a token of each row of logits, a float [..., n], n up to 2^20: f32 [..., n], 0 of
+    tokens that are not left."""
+
+
+def _check_accept(op, p, drafted, q, seed, offset):
+    if p.dim() != 3 or not 1 <= p.shape[-1] <= 1 << 20:
+        raise ValueError(f"{op}: p must be [rows, places + 1, n], n from 1 to 2^20, not {list(p.shape)}")
+    if drafted.dim() != 2 or (drafted.shape[0], drafted.shape[1] + 1) != p.shape[:2]:
+        raise ValueError(
+            f"{op}: drafted must be [{p.shape[0]}, {p.shape[1] - 1}], a place less than p, not {list(drafted.shape)}"
+        )
+    check_sampling(op, 1.0, 0, 1.0, seed)
+    if not _is_integer(offset) or not 0 <= offset < 1 << 63:
+        raise ValueError(f"{op}: offset must be an integer from 0 to 2^63 - 1, not {offset!r}")
+
+
+@operator("accept", CHANCES="q", check=_check_accept)
+def accept(
+    p: torch.Tensor, drafted: torch.Tensor, q: torch.Tensor | None = None, seed: int = 0, offset: int = 0,
+) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
+    """Which of the drafted tokens are kept, and the token behind them: tokens i32 [rows, places + 1], kept i32 [rows].
+
+    p: f32 [rows, places + 1, n], a model's probabilities at each place and behind the last; drafted: i32 [rows,
+    places], a token each, below 0 where there is none; q: f32 [rows, places, n], the probabilities by which they were
+    drafted, None: each was certain. A token x is kept with the probability min(1, p(x) / q(x)), if all before it are;
+    the one behind them is drawn from max(p - q, 0), or from p behind the last: so tokens are distributed by p. tokens
+    has -1 behind it. Row i takes the random number offset + i of the seed, another for each place.
+    """

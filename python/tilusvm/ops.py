@@ -20,7 +20,7 @@ from . import AssembleError, program
 from ._attention import CacheFormat, attention, attention_decode, kv_append, qkv_append
 from ._formats import format_of
 from ._registry import FLOATS, HALVES, ROWS, check_row, need, operator
-from ._sample import sample
+from ._sample import accept, probabilities, sample
 from ._signature import TYPES
 
 __all__ = [
@@ -33,6 +33,8 @@ __all__ = [
     "softmax",
     "argmax",
     "sample",
+    "probabilities",
+    "accept",
     "quantize_rows",
     "embedding",
     "attention",

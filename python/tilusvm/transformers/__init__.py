@@ -30,8 +30,12 @@ from ._decoder import Decoder  # noqa: E402
 from ._layers import accelerate_  # noqa: E402
 from ._parts import Report  # noqa: E402
 from ._quantizer import TilusConfig, TilusQuantizer  # noqa: E402
+from ._speculate import DraftModel, PromptLookup  # noqa: E402
 
 _attention.register()
 _caches.register()
 
-__all__ = ["Decoder", "Options", "PagedCache", "Report", "TilusConfig", "TilusQuantizer", "accelerate_"]
+__all__ = [
+    "Decoder", "DraftModel", "Options", "PagedCache", "PromptLookup", "Report", "TilusConfig", "TilusQuantizer",
+    "accelerate_",
+]  # fmt: skip

@@ -16,6 +16,7 @@ from ._block import Block, Norm, Options, check_layers, early, text_config
 from ._cache import PagedCache
 from ._generate import Rows, Sent, check_ids, request_of
 from ._parts import TESTED, Unknown, layer_types, once
+from ._speculate import steps
 
 __all__ = ["Decoder", "Context", "rotation_table"]
 
@@ -132,6 +133,7 @@ class Decoder:
     def serve(self, batch, max_tokens, *, cache=None, zeros=False, page=64):
         """Another cache, for so many sequences of at most max_tokens; an empty one."""
         self.graph = self._turn = None
+        self.graphs = {}  #: of `several` new tokens: the graph, its tokens, its logits
         check_rotary(self.rotary, max_tokens)
         self.cache = PagedCache(
             self.config, batch, max_tokens, type=cache, zeros=zeros, page=page, dtype=self.norm.weight.dtype,
@@ -197,8 +199,9 @@ class Decoder:
         positions = torch.cat([torch.arange(length, dtype=torch.int32) for length in lengths])
         return self._run(flat.to(self.device), max(lengths), positions.to(self.device), starts)
 
-    def _run(self, ids, new, positions, starts=None):
-        """starts: where the rows of each sequence begin, which have at most `new`; None: each has `new`."""
+    def _run(self, ids, new, positions, starts=None, every=False):
+        """starts: where the rows of each sequence begin, which have at most `new`; None: each has `new`. every: the
+        logits behind each token, not those behind the last of each sequence alone."""
         x = self.embed(ids)
         if self.factor is not None and not hasattr(self.embed, "embed_scale"):
             x = x * self.factor
@@ -211,7 +214,7 @@ class Decoder:
             inner = block.after_mlp
         if not even:  # of each sequence the last
             x, residual = (t.index_select(0, starts[1:] - 1) for t in (x, residual))
-        elif new > 1:
+        elif new > 1 and not every:
             x, residual = (t.view(cache.batch, new, -1)[:, -1].contiguous() for t in (x, residual))
         logits = self.head(self.norm(x, residual, inner)).contiguous()
         return logits if not self.final_cap else torch.tanh(logits / self.final_cap) * self.final_cap
@@ -228,19 +231,48 @@ class Decoder:
     @torch.no_grad()
     def capture(self):
         """Makes the graph of a step; what the cache holds beyond its lengths is lost."""
-        cache, self._turn = self.cache, None
-        self.token = torch.zeros(cache.batch, dtype=torch.int64, device=self.device)
+        self._turn = None
+        self.token = torch.zeros(self.cache.batch, dtype=torch.int64, device=self.device)
+        self.graph = self._graph_of(self._step)
+
+    def _graph_of(self, step):
+        """The graph of what a function launches."""
+        cache = self.cache
         stream = torch.cuda.Stream(self.device)
         lengths = cache.lengths.clone()
         stream.wait_stream(torch.cuda.current_stream(self.device))
         with torch.cuda.stream(stream):
-            self._step()  # makes on this stream what launches need
+            step()  # makes on this stream what launches need
             cache.lengths.copy_(lengths)
             graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(graph, stream=stream):
-                self._step()
+                step()
         torch.cuda.current_stream(self.device).wait_stream(stream)
-        self.graph = graph
+        return graph
+
+    @torch.no_grad()
+    def several(self, ids):
+        """Logits [batch, new, vocabulary] behind each of as many new tokens of each sequence, ids [batch, new], at most
+        few_queries of Block, for which the caller has said the lengths before (cache.rewind) and sees to the room: a
+        replay, where a GPU has them, whose logits the next one overwrites."""
+        batch, new = ids.shape
+        if self.device.type != "cuda":
+            return self._several(ids)
+        if new not in self.graphs:
+            given, made = torch.zeros_like(ids), []
+            graph = self._graph_of(lambda: made.append(self._several(given)))
+            self.graphs[new] = graph, given, made[-1]
+        graph, given, logits = self.graphs[new]
+        given.copy_(ids)
+        graph.replay()
+        return logits
+
+    def _several(self, ids):
+        batch, new = ids.shape
+        lengths = self.cache.lengths.add_(new)
+        newest = torch.arange(new, dtype=torch.int32, device=self.device)
+        positions = (lengths[:, None] - new + newest).flatten()
+        return self._run(ids.flatten(), new, positions, every=True).view(batch, new, -1)
 
     def step(self):
         """The next token of each sequence into self.token, its logits into self.logits: a replay, where a GPU has
@@ -273,6 +305,9 @@ class Decoder:
         temperature, top_k, top_p  as for ops.sample; what is not given is that of generation_config, or 1, 0 and 1
         seed               from 0 to 2^63 - 1; None: of torch's generator. A row's draws depend on the seed, its place
                            in the batch and the step, and not on what else is in the batch
+        draft              a PromptLookup or a DraftModel, which drafts several tokens of a row; a step of the model then
+                           says which are kept. Tokens are the same, or drawn by the same probabilities, but not by the
+                           same random numbers
         streamer           of transformers: its put has the prompts, then the tokens of each step, and its end is called
 
         It is over when all rows have ended. A GPU does not wait for the host at each step: the tokens are copied behind
@@ -316,7 +351,7 @@ class Decoder:
         streamer = request.streamer
         if streamer is not None:
             streamer.put(request.ids)
-        for tokens in self._on_host(request, found):
+        for tokens in self._on_host(request, rows, found):
             tokens = rows.put(tokens)
             if streamer is not None:
                 streamer.put(tokens)
@@ -326,12 +361,17 @@ class Decoder:
         if self._turn is request:
             self.cache.rewind([length + kept - 1 for length, kept in zip(request.lengths, rows.kept.tolist())])
 
-    def _on_host(self, request, found):
+    def _on_host(self, request, rows, found):
         """The tokens of each step, on the host: behind those that are given at most `ahead` steps are under way."""
+        if request.draft is not None:
+            for tokens in steps(self, request, rows):
+                found.append(tokens.to(self.device))
+                yield tokens
+            return
         sent = None
         for step in range(request.most):
-            if step and self._turn is not request:
-                raise RuntimeError("the Decoder has been used for something else: this stream is over")
+            if step:
+                self.check_turn(request)
             found.append(self._token(request, step))
             if sent is None:
                 sent = Sent(found[0], self.ahead if is_asynchronous(self.device) else 0)
@@ -345,11 +385,10 @@ class Decoder:
     def _token(self, request, step):
         """The tokens of a step, on the device; the first is behind the prompts."""
         if step == 0:
-            self.cache.reset()
             if self.device.type == "cuda" and self.graph is None:
+                self.cache.reset()
                 self.capture()
-            self._turn = request
-            logits = self._prompts(request.flat, request.lengths)
+            logits = self.begin(request)
             if self.graph is None:
                 self.token = torch.empty(len(request.lengths), dtype=torch.int64, device=self.device)
                 self.logits = logits
@@ -362,6 +401,23 @@ class Decoder:
         elif step == 0:
             self.token.copy_(argmax(self.logits))
         return self.token.clone()
+
+    @torch.no_grad()
+    def begin(self, request):
+        """The prompts of a request into the cache, whose steps are under way from here on: the logits behind them."""
+        self.cache.reset()
+        self._turn = request
+        return self._prompts(request.flat, request.lengths)
+
+    def first(self, request):
+        """The tokens behind the prompts of a request whose further ones are drafted."""
+        logits = self.begin(request)
+        return argmax(logits) if request.sampling is None else request.sampling.draw(logits, 0)
+
+    def check_turn(self, request):
+        """RuntimeError where the steps under way are those of another request."""
+        if self._turn is not request:
+            raise RuntimeError("the Decoder has been used for something else: this stream is over")
 
 
 def is_asynchronous(device):

@@ -10,6 +10,7 @@ import torch
 
 from .._sample import check_sampling
 from ..ops import sample
+from ._speculate import check_draft
 
 __all__ = ["Request", "Rows", "Sent", "request_of"]
 
@@ -41,11 +42,12 @@ class Request:
     stops: object  #: a criterion of transformers, of ids [batch, tokens] so far: which rows end; or None
     pad: int  #: what a row has behind its end
     streamer: object
+    draft: object = None  #: what drafts tokens, of _speculate; or None
 
     @property
     def is_watched(self):
         """Does the host look at the tokens before the last one is there?"""
-        return bool(self.eos) or self.stops is not None or self.streamer is not None
+        return bool(self.eos) or any(one is not None for one in (self.stops, self.streamer, self.draft))
 
 
 # ---- checks ----
@@ -201,7 +203,7 @@ WORDS = {
     name: None
     for name in (
         "attention_mask", "do_sample", "temperature", "top_k", "top_p", "seed", "eos_token_id", "pad_token_id",
-        "stop_strings", "tokenizer", "streamer",
+        "stop_strings", "tokenizer", "streamer", "draft",
     )  # fmt: skip
 }
 
@@ -234,13 +236,14 @@ def request_of(decoder, ids, max_new_tokens, words):
     streamer = given["streamer"]
     if streamer is not None and not (hasattr(streamer, "put") and hasattr(streamer, "end")):
         raise TypeError(f"streamer must have put and end, as those of transformers, not {type(streamer).__name__}")
+    check_draft(decoder, given["draft"])
     return Request(
         ids=ids, flat=ids[mask], lengths=lengths, most=_most(max_new_tokens, config, max(lengths), decoder.cache),
         sampling=_sampling(
             given["do_sample"], {name: given[name] for name in ("temperature", "top_k", "top_p", "seed")}, config,
             decoder.device, decoder.ranks,
         ),
-        eos=eos, stops=stops, pad=0 if pad is None else pad, streamer=streamer,
+        eos=eos, stops=stops, pad=0 if pad is None else pad, streamer=streamer, draft=given["draft"],
     )  # fmt: skip
 
 
