@@ -76,7 +76,7 @@ static const point points[] = {
     {"sample", "T=f16", "sample", "i:64 i:152064 i:1 i:0 f:1 f:1 r:f16:64*152064 w:i32:64"},
     {"sample", "T=f16", "sample", "i:64 i:152064 i:1 i:0 f:1 f:0.9 r:f16:64*152064 w:i32:64"},
     {"sample", "T=f16 TOPK=50", "sample", "i:64 i:152064 i:1 i:0 f:1 f:0.9 r:f16:64*152064 w:i32:64"},
-    {"sample", "T=f16", "probabilities", "i:64 i:152064 f:1 f:1 r:f16:64*152064 w:f32:64*152064"},
+    {"probabilities", "T=f16", "probabilities", "i:64 i:152064 f:1 f:1 r:f16:64*152064 w:f32:64*152064"},
     {"accept", "", "accept", "i:16 i:4 i:152064 i:1 i:0 r:f32:80*152064 r:i32:64 w:i32:80 w:i32:16"},
 };
 enum { POINTS = sizeof points / sizeof *points };

@@ -71,7 +71,7 @@ def _check_probabilities(op, logits, temperature, top_k, top_p):
 
 
 @operator(
-    "sample", "probabilities", T=("logits", FLOATS), shapes=ROWS, check=_check_probabilities, programs=64,
+    "probabilities", T=("logits", FLOATS), shapes=ROWS, check=_check_probabilities, programs=64,
     TOPK=lambda logits, temperature, top_k, top_p: _top_k(logits, temperature, top_k, top_p, 0),
 )  # fmt: skip
 def probabilities(
