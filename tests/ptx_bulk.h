@@ -43,6 +43,13 @@ static inline uint64_t ptx_swizzled(const ptx_tensor_map *map, uint64_t address)
     return map->span ? address ^ (address >> 7 & (map->span / 16 - 1)) << 4 : address;
 }
 
+/* The tensor cores' reads of a place must have ended for the thread that starts a copy to it. */
+static inline void ptx_engine_waits(const ptx_machine *m, unsigned t, uint64_t address, uint32_t bytes) {
+    for (uint64_t i = address; m->tensor && i < address + bytes; i++)
+        ptx_must(ptx_tensor_ended(m->tensor, t / 32, m->tensor->shared_read[i]),
+                 "ptx: a copy to what the tensor cores may still read");
+}
+
 static inline void ptx_engine_claims(ptx_machine *m, uint64_t address, uint32_t bytes, uint16_t writer) {
     for (uint64_t i = address; i < address + bytes; i++) {
         ptx_must(!ptx_may_be_read(m, i), "ptx: a copy to what a wgmma may still read");
@@ -134,6 +141,7 @@ static inline void ptx_bulk_start(ptx_machine *m, const ptx_insn *insn, unsigned
     *copy = (ptx_bulk){.map = map, .address = address, .barrier = b->address};
     for (unsigned d = 0; d < map->rank; d++)
         copy->at[map->order[d]] = (int32_t)ptx_get(m, source->reg[1 + d], t);
+    if (to == m) ptx_engine_waits(m, t, address, bytes);
     ptx_engine_claims(to, address, bytes, (uint16_t)(PTX_ENGINE + (b - to->mbarriers)));
 }
 
@@ -165,6 +173,7 @@ static inline void ptx_bulk_move(ptx_machine *m, const ptx_insn *insn, unsigned 
     if (is_global && !ptx_allowed(m, insn, copy.from, bytes, t)) return;
     ck_assert_uint_lt(owner->bulk_count, PTX_BULK);
     owner->bulk[owner->bulk_count++] = copy;
+    if (owner == m) ptx_engine_waits(m, t, to, bytes);
     ptx_engine_claims(owner, to, bytes, (uint16_t)(PTX_ENGINE + (b - owner->mbarriers)));
 }
 

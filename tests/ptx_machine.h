@@ -13,6 +13,7 @@
 #include "ptx_mbarrier.h"
 #include "ptx_mma.h"
 #include "ptx_state.h"
+#include "ptx_tensor.h"
 #include "ptx_wgmma.h"
 #include "types.h"
 
@@ -367,6 +368,8 @@ static inline void ptx_step_warps(ptx_machine *m, const ptx_insn *insn) {
         ptx_set_registers(m, insn);
     else if (ptx_is(op, "wgmma"))
         ptx_wgmma(m, insn);
+    else if (ptx_is(op, "tcgen05"))
+        ptx_tcgen05(m, insn);
     else if (ptx_is(op, "fence"))
         ptx_fence(m, insn);
     else if (ptx_is(op, "elect"))
@@ -408,6 +411,7 @@ static inline bool ptx_step(ptx_machine *m, ptx_part *part) {
     if (of_warp) ptx_barrier(m, true);
     if (barrier && !of_warp) ptx_arrive(m, part, insn);
     ptx_wgmma_watch(m, insn);
+    ptx_tensor_watch(m, insn);
     if (barrier || ptx_does_nothing(insn)) return true;
     if (ptx_is(op, "ret") || ptx_is(op, "exit")) return false;
     if (ptx_is(op, "trap"))
@@ -437,6 +441,7 @@ static inline void ptx_start(ptx_machine *m) {
     memset(m->store_groups, 0, sizeof m->store_groups);
     memset(m->arrived, 0, sizeof m->arrived);
     memset(m->registers, 0, sizeof m->registers);
+    ptx_tensor_begin(m);
     ptx_barrier(m, false);
     ptx_wgmma_begin(m);
     m->steps = m->latest = 0;
@@ -469,6 +474,7 @@ static inline void ptx_go_on(ptx_machine *m) {
     }
     m->running = ptx_block_warps(m);
     ptx_wgmma_end(m);
+    ptx_tensor_end(m);
     ptx_must(m->store_count == 0 && m->bulk_count == 0, "ptx: a block ends before its copies");
     m->ended = true;
 }

@@ -64,6 +64,7 @@ static inline void ptx_mbarrier_end_phase(ptx_machine *m, ptx_mbarrier *b) {
     for (unsigned w = 0; w < 32; w++)
         if (b->arrived[w]) b->ended[w] = b->arrived[w];
     memset(b->arrived, 0, sizeof b->arrived);
+    if (m->tensor) ptx_tensor_end_phase(m->tensor, (unsigned)(b - m->mbarriers));
     m->events++;
 }
 
@@ -74,6 +75,7 @@ static inline void ptx_mbarrier_arrive(ptx_machine *m, const ptx_insn *insn, uns
     ptx_must(count <= b->missing, "ptx: more arrivals than an mbarrier is for: %s", insn->text);
     b->missing -= count;
     if (owner == m) b->arrived[t / 32] = ++m->clock;
+    if (owner == m && m->tensor) ptx_tensor_tell(m->tensor, t / 32, &m->tensor->arrived[b - m->mbarriers]);
     ptx_mbarrier_end_phase(owner, b);
 }
 
@@ -81,6 +83,7 @@ static inline void ptx_mbarrier_arrive(ptx_machine *m, const ptx_insn *insn, uns
 static inline void ptx_mbarrier_acquire(ptx_machine *m, const ptx_mbarrier *b, unsigned t) {
     const uint32_t own = UINT32_C(1) << (t / 32);
     unsigned arrived[32], count = 0;
+    if (m->tensor) ptx_ends_merge(&m->tensor->learned[t / 32], &m->tensor->ended[b - m->mbarriers]);
     for (unsigned w = 0; w < 32; w++)
         if (b->ended[w]) arrived[count++] = w;
     for (size_t i = 0; i < m->written_ever; i++) {

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "convert.h"
+#include "ptx_tensor_order.h"
 
 enum {
     PTX_PARTS = 12,
@@ -58,11 +59,11 @@ typedef struct ptx_operand {
 
 typedef struct ptx_insn {
     char text[160];
-    char part[PTX_PARTS][24]; /* of the opcode, at the dots */
+    char part[PTX_PARTS][32]; /* of the opcode, at the dots */
     unsigned parts;
     ptx_operand operand[PTX_OPERANDS];
     unsigned operands;
-    uint32_t *sums; /* registers of a wgmma's d, which come before the operands; NULL: none */
+    uint32_t *sums; /* registers of a wgmma's d, or of tcgen05.ld and st, which are no operands; NULL: none */
     unsigned sum_count;
     uint32_t guard; /* UINT32_MAX: none */
     bool guard_not;
@@ -171,7 +172,8 @@ typedef struct ptx_machine {
     size_t written_ever;         /* the same, since the beginning */
     size_t written; /* bytes of shared memory that may have been written since the last barrier */
     ptx_warpgroup warpgroups[PTX_WARPGROUPS];
-    uint8_t *proxy; /* of each byte of shared memory: does the async proxy see it? ptx_proxy */
+    ptx_tensor *tensor; /* tensor memory; NULL: the kernel has none */
+    uint8_t *proxy;     /* of each byte of shared memory: does the async proxy see it? ptx_proxy */
     ptx_insn *insns;
     size_t insn_count, insn_capacity;
 } ptx_machine;
@@ -193,10 +195,13 @@ static inline bool ptx_is(const char *a, const char *b) {
     return a[0] == b[0] && (a[0] == '\0' || a[1] == b[1]) && strcmp(a, b) == 0;
 }
 
+#ifndef ptx_abort /* where a test wants to be told itself */
+#define ptx_abort(...) ck_abort_msg(__VA_ARGS__)
+#endif
 /* As ck_assert_msg, which also notes its place in a file at each call, and is slow for that. */
 #define ptx_must(condition, ...)                                                                             \
     do {                                                                                                     \
-        if (!(condition)) ck_abort_msg(__VA_ARGS__);                                                         \
+        if (!(condition)) ptx_abort(__VA_ARGS__);                                                            \
     } while (0)
 
 /* ---- reading the text ---- */
@@ -308,7 +313,7 @@ static inline void ptx_read_operands(const ptx_machine *m, ptx_insn *insn, char 
     }
 }
 
-/* `{%w0, %w1, ...}, `, of any number of registers, before the operands; what follows it. */
+/* `{%w0, %w1, ...}`, of any number of registers, as sums; what follows it. */
 static inline char *ptx_read_sums(const ptx_machine *m, ptx_insn *insn, char *at) {
     char *save = NULL, *end = strchr(at, '}');
     ck_assert(end != NULL);
@@ -351,8 +356,16 @@ static inline void ptx_read_insn(ptx_machine *m, char *line) {
     for (char *part = strtok_r(opcode, ".", &save); part; part = strtok_r(NULL, ".", &save))
         snprintf(insn->part[insn->parts++], sizeof insn->part[0], "%s", part);
     char *operands = line + length;
-    if (ptx_is(insn->part[0], "wgmma") && ptx_is(insn->part[1], "mma_async"))
+    bool loads = ptx_is(insn->part[0], "tcgen05") && ptx_is(insn->part[1], "ld"),
+         stores = ptx_is(insn->part[0], "tcgen05") && ptx_is(insn->part[1], "st");
+    if (loads || (ptx_is(insn->part[0], "wgmma") && ptx_is(insn->part[1], "mma_async")))
         operands = ptx_read_sums(m, insn, operands);
+    if (stores) {
+        char *group = strchr(operands, '{');
+        ptx_must(group != NULL, "ptx: %s", insn->text);
+        ptx_read_sums(m, insn, group);
+        *group = '\0';
+    }
     ptx_read_operands(m, insn, operands);
 }
 
@@ -451,6 +464,8 @@ static inline void ptx_free(ptx_machine *m) {
     free(m->written_at);
     free(m->proxy);
     free(m->insns);
+    if (m->tensor) free(m->tensor->shared_read), free(m->tensor->loading);
+    free(m->tensor);
 }
 
 /* ---- numbers ---- */
@@ -569,6 +584,8 @@ static inline void ptx_wrote(ptx_machine *m, const uint8_t *at, unsigned t, size
         m->written_at[i] = m->clock;
         ptx_must(!ptx_may_be_read(m, i), "ptx: thread %u writes shared memory that a wgmma may still read",
                  t);
+        ptx_must(!m->tensor || ptx_tensor_ended(m->tensor, t / 32, m->tensor->shared_read[i]),
+                 "ptx: thread %u writes shared memory that the tensor cores may still read", t);
         m->writer[i] = (uint16_t)(t + 1);
         m->seen[i] = 0;
         m->proxy[i] = PTX_WRITTEN;
@@ -600,6 +617,7 @@ static inline uint32_t ptx_writing_warp(const ptx_machine *m, size_t byte) {
 
 /* What the warps of `from` wrote, or saw, those of `to` see. */
 static inline void ptx_pass(ptx_machine *m, uint32_t from, uint32_t to) {
+    if (m->tensor) ptx_tensor_pass(m->tensor, from, to);
     for (size_t i = 0; i < m->written; i++) {
         if (!((ptx_writing_warp(m, i) | m->seen[i]) & from)) continue;
         m->seen[i] |= to;

@@ -138,16 +138,17 @@ static inline ptx_matrix ptx_descriptor(const ptx_insn *insn, uint64_t d, bool t
     return x;
 }
 
-/* Where the element is; transposed ones have 16 bits. */
+/* Where the element is; transposed ones, beside each other along the rows, have 8 or 16 bits. */
 static inline uint32_t ptx_matrix_place(const ptx_matrix *x, unsigned row, unsigned k, unsigned bytes) {
-    unsigned across = x->width / 2; /* elements beside each other */
+    unsigned across = x->width / bytes; /* elements beside each other */
     uint32_t at = x->start, along = k * bytes;
     if (x->width == 16) {
-        if (x->transposed) return at + k / 8 * x->leading + k % 8 * 16 + row / 8 * x->stride + row % 8 * 2;
+        if (x->transposed)
+            return at + k / 8 * x->leading + k % 8 * 16 + row / across * x->stride + row % across * bytes;
         return at + row / 8 * x->stride + row % 8 * 16 + along / 16 * x->leading + along % 16;
     }
     if (x->transposed)
-        at += k / 8 * x->stride + k % 8 * x->width + row / across * x->leading + row % across * 2;
+        at += k / 8 * x->stride + k % 8 * x->width + row / across * x->leading + row % across * bytes;
     else
         at += row / 8 * x->stride + row % 8 * x->width + along;
     return at ^ (at >> 7 & (x->width / 16 - 1)) << 4;
