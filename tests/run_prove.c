@@ -344,6 +344,14 @@ typedef struct small_kernel {
     "%t = alloc-shared f32[256], row_major\n" FOR "store-shared %t[" INDEX                                   \
     "], alloc-register(f32[32], replicated(64).local(32), init 1.0)\nend\n" AFTER
 
+/* Each warp stores the elements below a scalar's multiple by another thread than those from it on. */
+#define PARTS(SCALAR, END, BETWEEN)                                                                          \
+    "%t = alloc-shared f32[256], row_major\n%w = " SCALAR "\n"                                               \
+    "for %i = 0 to min(" END                                                                                 \
+    ", 256)\nstore-shared %t[%i], alloc-register(f32[1], replicated(64), init 1.0)\n"                        \
+    "end\n" BETWEEN                                                                                          \
+    "for %j = %w to 64\nstore-shared %t[%j * 4], alloc-register(f32[4], replicated(16).spatial(4), init 1.0)\nend\n"
+
 static const small_kernel small_kernels[] = {
     {"rows of blocks", ".cluster 2",
      ROWS_OF_BLOCKS "sync-cluster\n" SENDS("cluster.rank") "sync-cluster\n" RESULT, TVM_PROVED, TVM_PROVED},
@@ -374,6 +382,13 @@ static const small_kernel small_kernels[] = {
      "%t = alloc-shared f32[256], row_major\nfor %j = 0 to n\nfor %i = 0 to n\nif n == 3\nbreak\nend\n"
      "store-shared %t[%i * 32], alloc-register(f32[32], replicated(64).local(32), init 1.0)\nend\nend\n",
      TVM_NOT_PROVED, TVM_PROVED},
+    {"tiles before and behind a scalar", "", PARTS("min(max(n, 0), 64)", "%w * 4", ""), TVM_PROVED,
+     TVM_PROVED},
+    {"those of a scalar that has changed", "",
+     PARTS("min(max(n, 0), 64)", "%w * 4", "%w = min(max(m, 0), 64)\n"), TVM_NOT_PROVED, TVM_PROVED},
+    {"tiles that end behind it", "", PARTS("min(max(n, 0), 64)", "%w * 4 + 1", ""), TVM_NOT_PROVED,
+     TVM_PROVED},
+    {"a scalar whose multiples wrap", "", PARTS("n", "%w * 4", ""), TVM_NOT_PROVED, TVM_PROVED},
     {"a semaphore", "", "%a = alloc-global i32[1], clean\nlock-semaphore %a[0], n\n", TVM_PROVED,
      TVM_PROVED_IF},
 };
@@ -385,7 +400,7 @@ static bool is_said(const small_kernel *of) {
     tvm_proof proof;
     tvm_text_add(
         &text,
-        ".vasm 7\n.kernel k(n: i32, x: global f32[n, 64], y: global f32[64])\n.warps %d\n%s\n.grid 4\n"
+        ".vasm 7\n.kernel k(n: i32, m: i32, x: global f32[n, 64], y: global f32[64])\n.warps %d\n%s\n.grid 4\n"
         ".assume n >= 0\n%s.end\n",
         strstr(of->body, "role") ? 3 : 2, of->head, of->body);
     if (tvm_assemble_text(tvm_text_string(&text), text.size, "t.vasm", NULL, &program, &diags) != TVM_OK) {

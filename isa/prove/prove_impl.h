@@ -78,6 +78,12 @@ typedef struct prove_site {
 } prove_site;
 enum { PROVE_SEVERAL = UINT16_MAX };
 
+/* A scalar times a number; times 0: none. */
+typedef struct prove_bound {
+    uint32_t slot;
+    int32_t times;
+} prove_bound;
+
 /* A site at a place. */
 typedef struct prove_place {
     uint32_t site;
@@ -88,7 +94,22 @@ typedef struct prove_place {
      */
     uint32_t loop[TVM_MAX_RANK];
     int32_t by[TVM_MAX_RANK], from[TVM_MAX_RANK], behind[TVM_MAX_RANK];
+    prove_bound under[TVM_MAX_RANK],
+        over[TVM_MAX_RANK]; /* the tile ends there or before; begins there or behind */
 } prove_place;
+
+static inline bool tvm_prove_is_exact(int32_t low) {
+    return low > PROVE_RANK;
+}
+
+/* Are both relative to the variable of one loop? */
+static inline bool tvm_prove_is_alike(const prove_place *x, const prove_place *y, unsigned d) {
+    return x->loop[d] && x->loop[d] == y->loop[d] && x->by[d] == y->by[d];
+}
+
+static inline bool tvm_prove_is_split(const prove_site *site, unsigned d) {
+    return site->digits[d].count > 1;
+}
 
 /* ---- states ---- */
 
@@ -213,6 +234,14 @@ prove_value tvm_prove_next_turn(const prover *p, const prove_state *state, const
 /* Does the loop go on with its variable's value? 1 yes, 0 no, -1 it is not known. */
 int tvm_prove_goes_on(const prover *p, const prove_state *state, const tvm_insn *loop);
 
+/* All values that the expression may have, whatever the arguments are. */
+typedef struct prove_range {
+    int64_t low, high;
+} prove_range;
+prove_range tvm_prove_range(const prover *p, uint32_t expr);
+/* Does nothing in the expression wrap? */
+bool tvm_prove_is_whole(const prover *p, uint32_t expr);
+
 /* ---- sites.c ---- */
 
 bool tvm_prove_find_sites(prover *p);
@@ -224,11 +253,18 @@ typedef enum prove_reach {
     PROVE_SENDS     /* it arrives at an mbarrier, or starts a copy */
 } prove_reach;
 prove_reach tvm_prove_reach_of(const prover *p, uint32_t insn);
+/* Do other threads, or threads of other warps, touch at `b` what was touched at `a` before? The two overlap.
+ */
+/* ---- places.c ---- */
+
 /* The site's place in the state; TVM_NONE: out of memory. */
 uint32_t tvm_prove_place_of(prover *p, const prove_state *state, uint32_t site);
 /* The place at the next turn of the loop; behind the loop, or any: TVM_NONE is all loops. */
 uint32_t tvm_prove_next_place(prover *p, uint32_t place, uint32_t loop);
 uint32_t tvm_prove_place_after(prover *p, uint32_t place, uint32_t loop);
+uint32_t tvm_prove_place_without(prover *p, uint32_t place, uint32_t slot);
+/* How far an element of dimension d may be from the first one, among the root's. */
+uint64_t tvm_prove_most(const prove_site *site, unsigned d);
 /* May the two touch an element, of which one writes, but not both by an atomic operation? */
 bool tvm_prove_overlap(const prover *p, uint32_t a, uint32_t b);
 /* Is an element of both certain, and which threads (of the team) have it? */
@@ -249,6 +285,8 @@ void tvm_prove_let_go(prover *p, uint32_t context, prove_state *state, uint32_t 
 void tvm_prove_take(prover *p, prove_state *state, uint32_t token);
 /* The loop goes on, or ends. */
 void tvm_prove_move_records(prover *p, prove_state *state, uint32_t loop, bool ends);
+/* The scalar is assigned. */
+void tvm_prove_drop_bounds(prover *p, prove_state *state, uint32_t slot);
 void tvm_prove_begin_role(prover *p, const prove_state *state, uint32_t group);
 bool tvm_prove_frees(prover *p, const prove_state *state, uint32_t insn);
 

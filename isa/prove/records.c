@@ -137,7 +137,9 @@ static void add_entry(prover *p, uint32_t context, uint32_t group, const prove_r
     memset(&entry, 0, sizeof entry);
     entry.context = context;
     entry.group = group;
-    entry.place = tvm_prove_place_after(p, record->place, TVM_NONE);
+    uint32_t place = tvm_prove_place_after(p, record->place, TVM_NONE);
+    if (place == TVM_NONE) return;
+    entry.place = tvm_prove_place_without(p, place, TVM_NONE);
     if (entry.place == TVM_NONE) return;
     entry.lasts = context != 0 && actor_of(p, record) >= PROVE_COPY;
     entry.cover = cover;
@@ -351,6 +353,23 @@ void tvm_prove_access(prover *p, uint32_t context, prove_state *state, uint32_t 
     }
 }
 
+/* Equal ones are one. */
+static void merge(prove_state *state) {
+    for (uint32_t r = 0; r < state->record_count; r++)
+        for (uint32_t s = state->record_count; s-- > r + 1;)
+            if (memcmp(&state->records[r], &state->records[s], sizeof *state->records) == 0)
+                state->records[s] = state->records[--state->record_count];
+}
+
+void tvm_prove_drop_bounds(prover *p, prove_state *state, uint32_t slot) {
+    for (uint32_t r = 0; r < state->record_count; r++) {
+        uint32_t place = tvm_prove_place_without(p, state->records[r].place, slot);
+        if (place == TVM_NONE) return;
+        state->records[r].place = place;
+    }
+    merge(state);
+}
+
 void tvm_prove_move_records(prover *p, prove_state *state, uint32_t loop, bool ends) {
     for (uint32_t r = 0; r < state->record_count && !p->no_memory; r++) {
         prove_record *record = &state->records[r];
@@ -359,10 +378,7 @@ void tvm_prove_move_records(prover *p, prove_state *state, uint32_t loop, bool e
         if (place == TVM_NONE) return;
         record->place = place;
     }
-    for (uint32_t r = 0; r < state->record_count; r++) /* equal ones are one */
-        for (uint32_t s = state->record_count; s-- > r + 1;)
-            if (memcmp(&state->records[r], &state->records[s], sizeof *state->records) == 0)
-                state->records[s] = state->records[--state->record_count];
+    merge(state);
 }
 
 void tvm_prove_begin_role(prover *p, const prove_state *state, uint32_t group) {

@@ -234,19 +234,104 @@ void tvm_prove_assign(prover *p, prove_state *state, uint32_t slot, prove_value 
 
 /* ---- loops ---- */
 
-/* An upper bound of the expression's values. */
-static int64_t most(const prover *p, uint32_t expr) {
+static int64_t type_min(tvm_dtype type) {
+    return type.kind == TVM_KIND_INT ? -type_max(type) - 1 : 0;
+}
+
+/* The only instruction that assigns the slot; NULL: there are others, or the launch does. */
+static const tvm_insn *assigns(const prover *p, uint32_t slot) {
+    const tvm_insn *only = NULL;
+    for (uint32_t i = 0; i < p->kernel->insn_count; i++) {
+        if (p->kernel->insns[i].result != slot) continue;
+        if (only) return NULL;
+        only = &p->kernel->insns[i];
+    }
+    return only;
+}
+
+static prove_range range_at(const prover *p, uint32_t expr, unsigned depth, bool *wraps);
+
+static prove_range range_of_slot(const prover *p, uint32_t slot, unsigned depth, prove_range any) {
+    const tvm_insn *insn = slot < p->kernel->param_count ? NULL : assigns(p, slot);
+    bool wraps = false;
+    if (!insn || (insn->op != TVM_OP_LET && insn->op != TVM_OP_FOR)) return any;
+    const tvm_operand *operands = tvm_operands(p->kernel, insn);
+    prove_range range = range_at(p, operands[0].value, depth + 1, &wraps);
+    if (insn->op == TVM_OP_LET) return range;
+    const tvm_expr *step = &p->kernel->exprs[operands[2].value];
+    if (step->op != TVM_EXPR_INTEGER || step->value.i < 1) return any;
+    prove_range end = range_at(p, operands[1].value, depth + 1, &wraps);
+    return (prove_range){range.low, end.high - (end.high > INT64_MIN)}; /* while it goes on */
+}
+
+/* Of sums, differences and products; false: it is not one, or beyond 64 bits. */
+static bool combine(uint8_t op, prove_range a, prove_range b, prove_range *out) {
+    int64_t ends[4];
+    bool beyond = false;
+    for (unsigned i = 0; i < 4; i++) {
+        int64_t x = i & 1 ? a.high : a.low, y = i & 2 ? b.high : b.low;
+        beyond = beyond || (op == TVM_EXPR_ADD   ? __builtin_add_overflow(x, y, &ends[i])
+                            : op == TVM_EXPR_SUB ? __builtin_sub_overflow(x, y, &ends[i])
+                            : op == TVM_EXPR_MUL ? __builtin_mul_overflow(x, y, &ends[i])
+                                                 : true);
+    }
+    if (beyond) return false;
+    *out = (prove_range){ends[0], ends[0]};
+    for (unsigned i = 1; i < 4; i++) {
+        if (ends[i] < out->low) out->low = ends[i];
+        if (ends[i] > out->high) out->high = ends[i];
+    }
+    return true;
+}
+
+/* Of a number divided by a positive one. */
+static prove_range divided(const tvm_expr *node, prove_range a, int64_t by, prove_range any) {
+    if (node->op == TVM_EXPR_MOD)
+        return a.low >= 0 ? (prove_range){0, by - 1} : (prove_range){1 - by, by - 1};
+    if (node->op == TVM_EXPR_DIV) return (prove_range){a.low / by, a.high / by};
+    bool wraps = a.high > any.high - (by - 1);
+    if (a.low < 0) return any;
+    return (prove_range){wraps ? any.low : a.low / by, a.high / by + (a.high % by != 0)};
+}
+
+static prove_range range_at(const prover *p, uint32_t expr, unsigned depth, bool *wraps) {
+    enum { MOST_DEPTH = 12 };
     const tvm_expr *node = &p->kernel->exprs[expr];
-    int64_t limit = type_max(node->type);
-    if (node->op == TVM_EXPR_INTEGER) return node->value.i;
-    if (tvm_expr_arity(node) != 2) return limit;
-    const tvm_expr *by = &p->kernel->exprs[node->b];
-    int64_t first = most(p, node->a), second = most(p, node->b);
-    bool divides = by->op == TVM_EXPR_INTEGER && by->value.i > 0 && first >= 0;
-    if (node->op == TVM_EXPR_MIN) return first < second ? first : second;
-    if (node->op == TVM_EXPR_DIV && divides) return first / by->value.i;
-    if (node->op == TVM_EXPR_CDIV && divides) return first / by->value.i + 1;
-    return limit;
+    const bool wide = node->type.kind == TVM_KIND_UINT && node->type.bits > 63; /* not all are an int64_t */
+    const prove_range any = {wide ? INT64_MIN : type_min(node->type), type_max(node->type)};
+    prove_range a, b, range;
+    *wraps = *wraps || wide;
+    if (depth > MOST_DEPTH || !is_whole(node->type)) return any;
+    if (node->op == TVM_EXPR_INTEGER) return (prove_range){node->value.i, node->value.i};
+    if (node->op == TVM_EXPR_SLOT) return range_of_slot(p, node->a, depth, any);
+    if (tvm_expr_arity(node) != 2 || !is_whole(p->kernel->exprs[node->a].type)) return any;
+    a = range_at(p, node->a, depth + 1, wraps);
+    b = range_at(p, node->b, depth + 1, wraps);
+    switch (node->op) {
+    case TVM_EXPR_MIN:
+        return (prove_range){a.low < b.low ? a.low : b.low, a.high < b.high ? a.high : b.high};
+    case TVM_EXPR_MAX:
+        return (prove_range){a.low > b.low ? a.low : b.low, a.high > b.high ? a.high : b.high};
+    case TVM_EXPR_DIV:
+    case TVM_EXPR_CDIV:
+    case TVM_EXPR_MOD:
+        return b.low == b.high && b.low > 0 ? divided(node, a, b.low, any) : any;
+    default:
+        if (combine(node->op, a, b, &range) && range.low >= any.low && range.high <= any.high) return range;
+        *wraps = true;
+        return any;
+    }
+}
+
+prove_range tvm_prove_range(const prover *p, uint32_t expr) {
+    bool wraps = false;
+    return range_at(p, expr, 0, &wraps);
+}
+
+bool tvm_prove_is_whole(const prover *p, uint32_t expr) {
+    bool wraps = false;
+    range_at(p, expr, 0, &wraps);
+    return !wraps;
 }
 
 static prove_value to_class(const prover *p, prove_value value, const tvm_insn *loop) {
@@ -256,7 +341,7 @@ static prove_value to_class(const prover *p, prove_value value, const tvm_insn *
     return (prove_value){.kind = PROVE_CLASS,
                          .v = value.v % modulus,
                          .modulus = modulus,
-                         .high = most(p, tvm_operands(p->kernel, loop)[1].value)};
+                         .high = tvm_prove_range(p, tvm_operands(p->kernel, loop)[1].value).high};
 }
 
 /* Its end is a constant, so that its turns can be counted. */

@@ -230,6 +230,7 @@ static void step(paths *w, prove_state *state, uint32_t at) {
     tvm_prove_access(p, w->context, state, at);
     if (class == TVM_CLASS_ORDER) tvm_prove_order(p, w->context, state, at);
     if (insn->op == TVM_OP_FREE_SHARED && !p->gathers) tvm_prove_frees(p, state, at);
+    if (insn->op == TVM_OP_LET && state->record_count) tvm_prove_drop_bounds(p, state, insn->result);
     if (insn->op == TVM_OP_LET && p->tracked[insn->result] >= 0)
         tvm_prove_assign(p, state, insn->result,
                          tvm_prove_eval(p, state, tvm_operands(p->kernel, insn)[0].value));
