@@ -339,6 +339,15 @@ typedef struct small_kernel {
     "if role.index == 0\nstore-shared %s[0, 0], alloc-register(f32[1, 64], local(1, 2).spatial(1, 32))\nend\n" LAST \
     "end\n"
 
+/* Rounds of as many turns as roles find out for themselves. */
+#define ROUNDS(COPY_COUNT, USE_COUNT)                                                                           \
+    "%s = alloc-shared f32[1, 64], row_major\n%full = alloc-barrier [1]\n"                                      \
+    "%empty = alloc-barrier [1], arrivals 2, open\nrole copy warps 2 to 3\nfor %w = 0 to n\n" COPY_COUNT        \
+    "for %i = 0 to %c\nwait-barrier %empty\ncopy-bulk %s, x[%i, 0], barrier %full\narrive-barrier %full\nend\n" \
+    "end\nend\nrole use warps 0 to 2 by 1\nfor %u = 0 to n\n" USE_COUNT                                         \
+    "if %u == m\nsync\nend\nfor %j = 0 to %d\nwait-barrier %full\n"                                          \
+    "%v = load-shared %s[0, 0], local(1, 2).spatial(1, 32)\narrive-barrier %empty\nend\nend\nend\n"
+
 /* Each thread stores the tile of a turn, as all of them have it. */
 #define LOOP(FOR, INDEX, AFTER)                                                                              \
     "%t = alloc-shared f32[256], row_major\n" FOR "store-shared %t[" INDEX                                   \
@@ -373,6 +382,22 @@ static const small_kernel small_kernels[] = {
     {"one that a copy comes to", "",
      RING("wait-barrier %full\n", "wait-barrier %full\n", "arrive-barrier %met\nwait-barrier %met\n"),
      TVM_NOT_PROVED, TVM_NOT_PROVED},
+    {"roles that count alike", "", ROUNDS("%c = %w < m ? m : 3\n", "%d = %u < m ? m : 3\n"), TVM_PROVED,
+     TVM_PROVED},
+    {"roles that count on", "",
+     ROUNDS("%t = %w * 2\nif %w > m\n%t = %t - 1\nend\n%c = %t\n",
+            "%q = %u * 2\nif %u > m\n%q = %q - 1\nend\n%d = %q\n"),
+     TVM_PROVED, TVM_PROVED},
+    {"roles that count differently", "", ROUNDS("%c = %w < m ? m : 3\n", "%d = %u < m ? n : 3\n"), TVM_PROVED,
+     TVM_NOT_PROVED},
+    {"roles that count on differently", "",
+     ROUNDS("%t = %w * 2\nif %w > m\n%t = %t - 1\nend\n%c = %t\n",
+            "%q = %u * 2\nif %u > m\n%q = %q - 1\n%q = %q - 1\nend\n%d = %q\n"),
+     TVM_PROVED, TVM_NOT_PROVED},
+    {"teams that count differently", "",
+     ROUNDS("%c = %w < m ? m : 3\n", "%d = %u < m ? m : 3 + role.index\n"), TVM_PROVED, TVM_NOT_PROVED},
+    {"a count that memory tells", "",
+     ROUNDS("%c = i32(load-scalar(y[%w]))\n", "%d = i32(load-scalar(y[%u]))\n"), TVM_PROVED, TVM_NOT_PROVED},
     {"tiles of a loop", "", LOOP("for %i = 0 to n\n", "%i * 32 + 32", ""), TVM_PROVED, TVM_PROVED},
     {"tiles that overlap", "", LOOP("for %i = 0 to n\n", "%i * 16 + 16", ""), TVM_NOT_PROVED, TVM_PROVED},
     {"tiles of a loop that are read behind it", "",

@@ -317,6 +317,19 @@ bool tvm_prove_is_rank(const prover *p, uint32_t expr);
 bool tvm_prove_is_reached(const prover *p, uint32_t root);
 void tvm_prove_compare_blocks(prover *p);
 
+/* ---- alike.c ---- */
+
+typedef struct prove_bearing {
+    uint8_t *insns, *slots; /* that bear on waits and arrivals */
+    uint32_t
+        *counterpart; /* by instruction, of a decision: that of the first team that decides alike; TVM_NONE */
+} prove_bearing;
+/* Of the teams of a group; false: out of memory. */
+bool tvm_prove_find_bearing(prover *p, uint32_t first, uint32_t end, prove_bearing *bearing);
+void tvm_prove_free_bearing(prove_bearing *bearing);
+/* Does no role of the teams assign what the expression reads? */
+bool tvm_prove_is_constant(prover *p, uint32_t first, uint32_t end, uint32_t expr);
+
 /* ---- turns.c ---- */
 
 /* Do all teams of roles come to their ends, whose waits are for rings? Else says what is not known. Finds

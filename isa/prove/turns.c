@@ -4,8 +4,9 @@
  * on stays so: phases only go forward, and that none is missed is what makes a ring. So if one order in which
  * teams run comes to the end, each does. All teams of a group of roles are run here in one order, each until
  * it has to wait, with a decision at each condition that is not known, once no team can go on without. Loops
- * with the same bounds, and the same conditions, of what no role assigns, are decided alike in all teams:
- * what the first team to come there decides is kept until the last has. */
+ * with the same bounds, and the same conditions, of what no role assigns, are decided alike in all teams, and
+ * so are the counterparts of alike.c: what the first team to come there decides is kept until the last has.
+ */
 #include "prove_impl.h"
 
 #include <stdlib.h>
@@ -16,6 +17,7 @@ enum { MOST_KEYS = 24, MOST_KEPT = 32 };
 /* Decisions that are the same in all teams. */
 typedef struct shared_key {
     uint32_t op, operands[3]; /* expressions */
+    uint32_t counterpart;     /* else: an instruction */
     uint32_t users;           /* teams, as bits */
 } shared_key;
 
@@ -39,27 +41,13 @@ typedef struct turns {
     uint32_t start;             /* of those in which they begin */
     shared_key keys[MOST_KEYS];
     uint32_t key_count;
+    uint8_t *key_of; /* by instruction; MOST_KEYS: none */
+    prove_bearing bearing;
     joint *waiting;
     uint32_t count, capacity;
 } turns;
 
 /* ---- what is decided alike ---- */
-
-static bool is_assigned(const turns *t, uint32_t slot) {
-    for (uint32_t c = t->first; c < t->end; c++)
-        for (uint32_t i = t->p->contexts[c].from - 1; i < t->p->contexts[c].end; i++)
-            if (t->p->kernel->insns[i].result == slot) return true;
-    return false;
-}
-
-static bool is_constant(const turns *t, uint32_t expr) {
-    const tvm_expr *node = &t->p->kernel->exprs[expr];
-    tvm_prove_charge(t->p, 1);
-    if (node->op == TVM_EXPR_SLOT) return node->a < t->p->kernel->param_count || !is_assigned(t, node->a);
-    for (unsigned i = 0; i < tvm_expr_arity(node); i++)
-        if (!is_constant(t, node->operands[i])) return false;
-    return true;
-}
 
 /* A loop that is left early does not take its last decision. */
 static bool is_left_early(const prover *p, uint32_t loop) {
@@ -68,41 +56,45 @@ static bool is_left_early(const prover *p, uint32_t loop) {
     return false;
 }
 
-/* MOST_KEYS: the decision is the team's own. */
-static uint32_t key_of(const turns *t, uint32_t at) {
-    const tvm_insn *insn = &t->p->kernel->insns[at];
-    const tvm_operand *operands = tvm_operands(t->p->kernel, insn);
-    unsigned count = insn->op == TVM_OP_FOR ? 3 : 1;
-    for (uint32_t k = 0; k < t->key_count; k++) {
-        bool same = t->keys[k].op == insn->op;
-        for (unsigned o = 0; o < count; o++) same = same && t->keys[k].operands[o] == operands[o].value;
-        if (same && (insn->op != TVM_OP_FOR || !is_left_early(t->p, at))) return k;
-    }
-    return MOST_KEYS;
-}
-
-static void add_key(turns *t, uint32_t team, uint32_t at) {
+/* What a decision has in common with others: the place of the first of its counterparts, or else what it
+ * reads. False: it is the team's own. */
+static bool find_key(const turns *t, uint32_t at, shared_key *key) {
     const tvm_insn *insn = &t->p->kernel->insns[at];
     const tvm_operand *operands = tvm_operands(t->p->kernel, insn);
     unsigned count = insn->op == TVM_OP_FOR ? 3 : 1;
     bool constant = insn->op == TVM_OP_IF || (insn->op == TVM_OP_FOR && !is_left_early(t->p, at));
-    for (unsigned o = 0; o < count && constant; o++) constant = is_constant(t, operands[o].value);
-    if (!constant) return;
-    uint32_t key = key_of(t, at);
-    if (key == MOST_KEYS && t->key_count == MOST_KEYS) return;
-    if (key == MOST_KEYS) {
-        key = t->key_count++;
-        t->keys[key] = (shared_key){.op = insn->op};
-        for (unsigned o = 0; o < count; o++) t->keys[key].operands[o] = operands[o].value;
+    memset(key, 0, sizeof *key);
+    key->counterpart = t->bearing.counterpart[at];
+    if (key->counterpart != TVM_NONE) return true;
+    for (unsigned o = 0; o < count && constant; o++) {
+        constant = tvm_prove_is_constant(t->p, t->first, t->end, operands[o].value);
+        key->operands[o] = operands[o].value;
     }
-    t->keys[key].users |= UINT32_C(1) << team;
+    key->op = insn->op;
+    return constant;
 }
 
-static void find_keys(turns *t) {
+static void add_key(turns *t, uint32_t team, uint32_t at) {
+    shared_key key;
+    uint32_t k = 0;
+    if (!t->bearing.insns[at] || !find_key(t, at, &key)) return;
+    while (k < t->key_count && (t->keys[k].op != key.op || t->keys[k].counterpart != key.counterpart ||
+                                memcmp(t->keys[k].operands, key.operands, sizeof key.operands) != 0))
+        k++;
+    if (k == MOST_KEYS) return;
+    if (k == t->key_count) t->keys[t->key_count++] = key;
+    t->keys[k].users |= UINT32_C(1) << team;
+    t->key_of[at] = (uint8_t)k;
+}
+
+static bool find_keys(turns *t) {
+    t->key_of = malloc(t->p->kernel->insn_count + (size_t)1);
+    if (!t->key_of) return false;
+    memset(t->key_of, MOST_KEYS, t->p->kernel->insn_count + (size_t)1);
     for (uint32_t c = t->first; c < t->end; c++)
         for (uint32_t i = t->p->contexts[c].from; i < t->p->contexts[c].end; i++)
-            if (t->p->kernel->insns[i].op == TVM_OP_FOR || t->p->kernel->insns[i].op == TVM_OP_IF)
-                add_key(t, c, i);
+            if (tvm_insn_class(&t->p->kernel->insns[i]) <= TVM_CLASS_BRANCH) add_key(t, c, i);
+    return true;
 }
 
 /* ---- states ---- */
@@ -206,12 +198,24 @@ static bool plain(const turns *t, joint *j, uint32_t team, uint32_t at) {
         if (insn->op != TVM_OP_WAIT_BARRIER) arrive(t, j, cell);
         if (insn->op != TVM_OP_ARRIVE_BARRIER && !wait(t, j, team, cell)) return false;
     }
-    if (insn->op == TVM_OP_LET && p->tracked[insn->result] >= 0)
+    bool needed = insn->result != TVM_NONE && p->tracked[insn->result] >= 0 && t->bearing.slots[insn->result];
+    if (insn->op == TVM_OP_LET && needed)
         tvm_prove_assign(p, state, insn->result, tvm_prove_eval(p, state, operands[0].value));
     else
         tvm_prove_forget(p, state, insn->result);
     state->at = behind(at);
     return true;
+}
+
+/* The variable of a loop, on which nothing depends that is looked at here. */
+static void forget_variable(const turns *t, prove_state *state, uint32_t loop) {
+    uint32_t slot = t->p->kernel->insns[loop].result;
+    if (slot != TVM_NONE && !t->bearing.slots[slot]) tvm_prove_forget(t->p, state, slot);
+}
+
+static void next_turn(const turns *t, prove_state *state, uint32_t loop) {
+    tvm_prove_turn_loop(t->p, state, loop);
+    forget_variable(t, state, loop);
 }
 
 /* Runs a team until it has to wait or to decide. */
@@ -222,24 +226,28 @@ static outcome advance(const turns *t, joint *j, uint32_t team, bool *moved) {
         uint32_t at = state->at / 2, match = p->kernel->insns[at].match;
         tvm_op_class class = tvm_insn_class(&p->kernel->insns[at]);
         tvm_prove_charge(p, 1);
-        if (class == TVM_CLASS_LOOP && !(state->at & 1)) {
+        if (class <= TVM_CLASS_BRANCH && !t->bearing.insns[at]) {
+            bool other = tvm_insn_class(&p->kernel->insns[match]) == TVM_CLASS_ELSE;
+            state->at = behind(other ? p->kernel->insns[match].match : match);
+        } else if (class == TVM_CLASS_LOOP && !(state->at & 1)) {
             tvm_prove_enter_loop(p, state, at);
+            forget_variable(t, state, at);
         } else if (class == TVM_CLASS_LOOP || class == TVM_CLASS_BRANCH) {
             int yes = known(t, state, at);
-            if (yes < 0) return DECIDES;
+            if (yes < 0 || t->bearing.counterpart[at] != TVM_NONE) return DECIDES;
             decide(t, j, team, yes);
         } else if (class == TVM_CLASS_ELSE) {
             state->at = 2 * match;
         } else if (class == TVM_CLASS_END) {
             if (tvm_insn_class(&p->kernel->insns[match]) == TVM_CLASS_LOOP)
-                tvm_prove_turn_loop(p, state, match);
+                next_turn(t, state, match);
             else
                 state->at = behind(at);
         } else if (class == TVM_CLASS_JUMP) {
             if (p->kernel->insns[at].op == TVM_OP_BREAK)
                 tvm_prove_leave_loop(p, state, match);
             else
-                tvm_prove_turn_loop(p, state, match);
+                next_turn(t, state, match);
         } else if (!plain(t, j, team, at)) {
             return WAITS;
         }
@@ -340,7 +348,7 @@ static void run_all(turns *t, joint *j) {
     for (bool moved = true; moved && !p->too_long && !p->no_memory;) {
         moved = false;
         for (uint32_t c = t->first; c < t->end; c++)
-            while (advance(t, j, c, &moved) == DECIDES && follow(t, j, c, key_of(t, j->teams[c].at / 2)))
+            while (advance(t, j, c, &moved) == DECIDES && follow(t, j, c, t->key_of[j->teams[c].at / 2]))
                 moved = true;
     }
 }
@@ -362,12 +370,15 @@ static void run(turns *t, joint *j) {
         uint32_t team = next_to_decide(t, j);
         if (p->restart) p->too_long = true;
         if (team == t->end || p->no_memory || p->too_long) break;
-        uint32_t key = key_of(t, j->teams[team].at / 2);
+        uint32_t key = t->key_of[j->teams[team].at / 2];
+        int yes = known(t, &j->teams[team], j->teams[team].at / 2);
         if (!is_new(t, j)) return;
-        push(t, j);
-        if (p->no_memory) return;
-        choose(t, &t->waiting[t->count - 1], team, key, false);
-        choose(t, j, team, key, true);
+        if (yes < 0) {
+            push(t, j);
+            if (p->no_memory) return;
+            choose(t, &t->waiting[t->count - 1], team, key, false);
+        }
+        choose(t, j, team, key, yes != 0);
     }
     if (p->no_memory || p->too_long) return;
     for (uint32_t c = t->first; c < t->end; c++)
@@ -387,6 +398,9 @@ static bool begin(const turns *t, joint *j) {
     if (!made) p->no_memory = true;
     for (uint32_t c = t->first; c < t->end && made; c++)
         made = tvm_prove_copy_state(p, &j->teams[c], &p->contexts[c].starts[t->start]);
+    for (uint32_t c = t->first; c < t->end && made; c++)
+        for (uint32_t s = 0; s < p->kernel->slot_count; s++)
+            if (!t->bearing.slots[s]) tvm_prove_forget(p, &j->teams[c], s);
     for (uint32_t i = 0; i < p->cell_count && made; i++) {
         j->missing[i] = (uint16_t)p->cells[i].arrivals;
         for (uint32_t c = t->first; c < t->end; c++) j->ahead[c * p->cell_count + i] = p->cells[i].open;
@@ -459,8 +473,11 @@ void tvm_prove_turns(prover *p) {
         turns t = {.p = p, .group = p->contexts[c].group, .first = c, .end = c};
         while (t.end < p->context_count && p->contexts[t.end].group == t.group) t.end++;
         c = t.end;
-        find_keys(&t);
-        for (; t.start < p->contexts[t.first].start_count; t.start++) run_group(&t);
+        can = tvm_prove_find_bearing(p, t.first, t.end, &t.bearing) && find_keys(&t);
+        if (!can) p->no_memory = true;
+        for (; can && t.start < p->contexts[t.first].start_count; t.start++) run_group(&t);
+        tvm_prove_free_bearing(&t.bearing);
+        free(t.key_of);
     }
     if (p->proof->deadlocks.verdict != TVM_PROVED || p->too_long) p->drained = 0;
     if (before.verdict > p->proof->deadlocks.verdict) p->proof->deadlocks = before;
