@@ -183,6 +183,7 @@ tvm_status tvm_assemble_text(const char *text, size_t length, const char *name,
     }
     tvm_status status = as->report.status;
     if (status == TVM_OK) status = verified(as, program);
+    if (options && options->version) *options->version = as->text.latest;
     finish(as);
     return status;
 }

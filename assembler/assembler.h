@@ -26,6 +26,7 @@ typedef struct tvm_assembler_options {
      * text lives as long as the call. */
     bool (*open_text)(void *open_context, const char *path, const char **text, size_t *length);
     void *open_context;
+    unsigned *version;     /* NULL, or what gets the newest version of the language that the text names */
     tvm_tune_space *space; /* NULL, or what gets the space, also of a program with errors behind its .tune */
     void (*reads)(void *closure, const char *path); /* NULL, or called for each file that is included */
     void *closure;

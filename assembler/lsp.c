@@ -209,12 +209,12 @@ static bool serve_one(lsp_server *server, lsp_received *received) {
     return more && *received == LSP_RECEIVED && !server->failed;
 }
 
-int tvm_lsp_run(const tvm_assembler_options *options, unsigned warnings) {
+int tvm_lsp_run(const tvm_assembler_options *options, const tvm_warnings *warnings) {
     lsp_received received = LSP_RECEIVED;
     lsp_server *server = calloc(1, sizeof *server);
     if (!server) return EXIT_FAILURE;
     server->options = options;
-    server->warnings = warnings;
+    server->warnings = *warnings;
     signal(SIGPIPE, SIG_IGN); /* a client that is gone is an error of what is written */
     while (serve_one(server, &received)) continue;
     bool good = received == LSP_RECEIVED && server->stopping && !server->failed;

@@ -5,6 +5,7 @@
 #include <jansson.h>
 
 #include "assembler.h"
+#include "warnings.h"
 
 /* ---- lsp_stream.c: messages of the base protocol ---- */
 
@@ -39,7 +40,7 @@ typedef struct lsp_document {
 typedef struct lsp_server {
     lsp_stream stream;
     const tvm_assembler_options *options;
-    unsigned warnings;          /* of warnings.h */
+    tvm_warnings warnings;
     bool initialized, stopping; /* by shutdown */
     bool utf8;                  /* columns are bytes; else UTF-16 code units */
     bool failed;                /* out of memory, or nobody reads what is written */

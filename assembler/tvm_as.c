@@ -42,7 +42,7 @@ typedef struct arguments {
     tvm_picture_request picture; /* of one of both */
     const char *svg;             /* the file; NULL: text to standard output */
     bool no_lines;
-    unsigned warnings;
+    tvm_warnings warnings;
     bool check;
     bool layouts;
     bool prove;
@@ -58,10 +58,11 @@ static const struct argp_option options[] = {
     {"check", OPTION_CHECK, NULL, 0, "verify the program and write nothing", 0},
     {"layouts", OPTION_LAYOUTS, NULL, 0, "list each tensor's layout and why it has it, and write nothing", 0},
     {"prove", OPTION_PROVE, NULL, 0,
-     "say of each kernel whether it is proved free of races on shared memory and of deadlock, and write nothing", 0},
-    {"warn", 'W', "race|no-reduce", 0,
-     "race: warn of accesses of shared memory that nothing orders on some path; no-reduce: do not warn of reductions "
-     "of what lies outside of a tensor",
+     "say of each kernel whether it is proved free of races on shared memory and of deadlock, and write nothing",
+     0},
+    {"warn", 'W', "race|no-prove|no-reduce", 0,
+     "race: warn of accesses of shared memory that nothing orders on some path; no-prove: do not warn of races and "
+     "deadlocks that every block has; no-reduce: do not warn of reductions of what lies outside of a tensor",
      0},
     {"lsp", OPTION_LSP, NULL, 0,
      "serve an editor on standard input and output (Language Server Protocol); no file", 0},
@@ -233,14 +234,18 @@ static tvm_status assemble(arguments *args, tvm_diags *diags) {
     size_t size;
     tvm_ir_program *program = NULL;
     tvm_text layouts = {0};
+    unsigned version = 0;
     tvm_assembler_options how = tvm_source_assembler(&args->source, &args->files);
     how.layouts = args->layouts ? &layouts : NULL;
+    how.version = &version;
     tvm_tool_reads(&args->files, args->input);
     tvm_status status = tvm_file_read(args->input, TVM_SOURCE_MAX, &text, &size, diags);
     if (status != TVM_OK) return status;
     status = tvm_assemble_text((const char *)text, size, args->input, &how, &program, diags);
     free(text);
-    if (status == TVM_OK) status = tvm_warnings_find(program, args->warnings, diags);
+    /* --prove says more */
+    if (args->prove) tvm_warnings_choose(&args->warnings, "no-prove");
+    if (status == TVM_OK) status = tvm_warnings_find(program, &args->warnings, version, diags);
     if (status == TVM_OK && args->layouts)
         status = layouts.failed ? tvm_diag_no_memory(diags)
                                 : tvm_file_write("-", tvm_text_string(&layouts), layouts.size, diags);
@@ -254,14 +259,14 @@ static tvm_status assemble(arguments *args, tvm_diags *diags) {
 
 static int serve(const arguments *args) {
     tvm_assembler_options how = tvm_source_assembler(&args->source, NULL);
-    return tvm_lsp_run(&how, args->warnings);
+    return tvm_lsp_run(&how, &args->warnings);
 }
 
 int main(int argc, char **argv) {
     static const struct argp_child children[] = {{.argp = &tvm_source_argp}, {0}};
     static const struct argp parser = {
         options, parse, "FILE.vasm", "Assembles a Tilus VM program to bytecode.", children, NULL, NULL};
-    arguments args = {.warnings = tvm_warnings_usual()};
+    arguments args = {0};
     tvm_diags diags = {0};
     tvm_status status =
         tvm_tool_parse(&parser, "tvm-as (Tilus VM) " PACKAGE_VERSION, argc, argv, &args, &diags);

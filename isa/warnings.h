@@ -5,16 +5,19 @@
 
 #include "program.h"
 
-/* Sets of kinds, a bit each: those that are on unless they are turned off, and all. */
-unsigned tvm_warnings_usual(void);
-unsigned tvm_warnings_all(void);
-/* Adds the kind of this name to the set, or takes `no-` and its name out; false: there is no such kind. */
-bool tvm_warnings_choose(unsigned *set, const char *word);
-/* The words that tvm_warnings_choose takes, without those that begin with `no-`: "race or reduce". */
-#define TVM_WARNINGS_WORDS "race or reduce"
+/* Sets of kinds, a bit each, that are turned on or off; the others are as usual. */
+typedef struct tvm_warnings {
+    unsigned on, off;
+} tvm_warnings;
 
-/* Adds a diagnostic of status TVM_OK for each warning of these kinds about the verified program; returns
- * TVM_OK, or TVM_NO_MEMORY. */
-tvm_status tvm_warnings_find(const tvm_ir_program *program, unsigned set, tvm_diags *diags);
+/* Turns the kind of this name on, or off behind `no-`; false: there is no such kind. */
+bool tvm_warnings_choose(tvm_warnings *chosen, const char *word);
+/* The words that tvm_warnings_choose takes, without those that begin with `no-`: "prove, race or reduce". */
+#define TVM_WARNINGS_WORDS "prove, race or reduce"
+
+/* Adds a diagnostic of status TVM_OK for each warning about the verified program, of a text of that version
+ * of the language; returns TVM_OK, or TVM_NO_MEMORY. */
+tvm_status tvm_warnings_find(const tvm_ir_program *program, const tvm_warnings *chosen, unsigned version,
+                             tvm_diags *diags);
 
 #endif

@@ -173,7 +173,7 @@ static void prove_all(prover *p) {
     }
     walk_all(p);
     bool walked = !p->too_long, waits = !p->waits_alone && walked;
-    p->most_work = p->proof->steps + PROVE_WORK;
+    p->most_work = p->proof->steps + p->work;
     if (!waits)
         p->drained = 0;
     else if (!p->no_memory)
@@ -181,7 +181,7 @@ static void prove_all(prover *p) {
     if (p->too_long && p->cell_count)
         give_up(p, &p->proof->deadlocks); /* else nothing waits for what may not come */
     p->too_long = !walked;
-    p->most_work = p->proof->steps + PROVE_WORK;
+    p->most_work = p->proof->steps + p->work;
     if (!p->no_memory && walked) {
         tvm_prove_compare_teams(p);
         tvm_prove_compare_blocks(p);
@@ -203,7 +203,8 @@ static void end(prover *p) {
     free(p);
 }
 
-tvm_status tvm_prove(const tvm_ir_program *program, uint32_t kernel, tvm_proof *proof, tvm_diags *diags) {
+static tvm_status prove_within(const tvm_ir_program *program, uint32_t kernel, uint64_t work,
+                               tvm_proof *proof, tvm_diags *diags) {
     prover *p = calloc(1, sizeof *p);
     *proof = (tvm_proof){.races = {.insn = TVM_NONE, .other = TVM_NONE}, .deadlocks = {.insn = TVM_NONE}};
     if (!p) return tvm_diag_no_memory(diags);
@@ -211,7 +212,7 @@ tvm_status tvm_prove(const tvm_ir_program *program, uint32_t kernel, tvm_proof *
     p->kernel = &program->kernels[kernel];
     p->proof = proof;
     p->modulus = 1;
-    p->most_work = PROVE_WORK;
+    p->work = p->most_work = work;
     p->waits_alone = true;
     prove_all(p);
     bool no_memory = p->no_memory;
@@ -219,8 +220,13 @@ tvm_status tvm_prove(const tvm_ir_program *program, uint32_t kernel, tvm_proof *
     return no_memory ? tvm_diag_no_memory(diags) : TVM_OK;
 }
 
+tvm_status tvm_prove(const tvm_ir_program *program, uint32_t kernel, tvm_proof *proof, tvm_diags *diags) {
+    return prove_within(program, kernel, PROVE_WORK, proof, diags);
+}
+
+/* Adds what the part says as a diagnostic of that status; returns the status. */
 static tvm_status judge(const tvm_ir_program *program, uint32_t kernel, const tvm_proof_part *part,
-                        const char *of, tvm_diags *diags) {
+                        const char *of, tvm_status as, tvm_diags *diags) {
     const tvm_ir_kernel *k = &program->kernels[kernel];
     tvm_place place = {0};
     if (part->verdict == TVM_PROVED) return TVM_OK;
@@ -229,7 +235,7 @@ static tvm_status judge(const tvm_ir_program *program, uint32_t kernel, const tv
         if (k->insns[part->insn].file != TVM_NONE)
             place.file = tvm_string(program, k->insns[part->insn].file);
     }
-    return tvm_diag_add(diags, TVM_INVALID, &place, NULL, "%s: %s %s: %s", tvm_string(program, k->name),
+    return tvm_diag_add(diags, as, &place, NULL, "%s: %s %s: %s", tvm_string(program, k->name),
                         part->verdict == TVM_REFUTED ? "has" : "not proved free of", of, part->text);
 }
 
@@ -240,8 +246,27 @@ tvm_status tvm_verify_proved(tvm_ir_program *program, tvm_diags *diags) {
         tvm_proof proof;
         tvm_status made = tvm_prove(program, k, &proof, diags);
         if (made != TVM_OK) return made;
-        if (judge(program, k, &proof.races, "races on shared memory", diags) != TVM_OK) status = TVM_INVALID;
-        if (judge(program, k, &proof.deadlocks, "deadlock", diags) != TVM_OK) status = TVM_INVALID;
+        if (judge(program, k, &proof.races, "races on shared memory", TVM_INVALID, diags) != TVM_OK)
+            status = TVM_INVALID;
+        if (judge(program, k, &proof.deadlocks, "deadlock", TVM_INVALID, diags) != TVM_OK)
+            status = TVM_INVALID;
+    }
+    return status;
+}
+
+tvm_status tvm_warn_refuted(const tvm_ir_program *program, tvm_diags *diags) {
+    enum { WORK = 1 << 20, EACH = 1 << 18 }; /* less than 50 ms for all kernels */
+    uint64_t left = WORK;
+    tvm_status status = TVM_OK;
+    for (uint32_t k = 0; k < program->kernel_count && status == TVM_OK && left; k++) {
+        tvm_proof proof;
+        status = prove_within(program, k, left < EACH ? left : EACH, &proof, diags);
+        if (status != TVM_OK) return status;
+        left -= proof.steps < left ? proof.steps : left;
+        if (proof.races.verdict == TVM_REFUTED)
+            status = judge(program, k, &proof.races, "races on shared memory", TVM_OK, diags);
+        if (status == TVM_OK && proof.deadlocks.verdict == TVM_REFUTED)
+            status = judge(program, k, &proof.deadlocks, "deadlock", TVM_OK, diags);
     }
     return status;
 }

@@ -74,6 +74,9 @@ typedef struct tvm_proof {
 /* Of a kernel of a verified program. Fails for want of memory alone. */
 tvm_status tvm_prove(const tvm_ir_program *program, uint32_t kernel, tvm_proof *proof, tvm_diags *diags);
 
+/* Adds a diagnostic of status TVM_OK for each race or deadlock that is shown with little work. */
+tvm_status tvm_warn_refuted(const tvm_ir_program *program, tvm_diags *diags);
+
 /* Adds two lines, `KERNEL: races: VERDICT` and the same of deadlocks, with the place and the text where it is
  * not proved.
  */

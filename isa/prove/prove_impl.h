@@ -184,9 +184,9 @@ typedef struct prover {
     const tvm_ir_kernel *kernel;
     tvm_proof *proof;
     bool no_memory, restart, too_long;
-    uint64_t most_work;
-    bool gathers;     /* who uses which mbarrier; no accesses */
-    int32_t *tracked; /* by slot: a scalar, or -1 */
+    uint64_t work, most_work; /* of a pass; of all so far and this one */
+    bool gathers;             /* who uses which mbarrier; no accesses */
+    int32_t *tracked;         /* by slot: a scalar, or -1 */
     prove_scalar *scalars;
     uint32_t scalar_count;
     uint32_t modulus; /* of classes; 1: none */
