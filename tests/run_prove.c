@@ -382,6 +382,14 @@ static const small_kernel small_kernels[] = {
      ROWS_OF_BLOCKS SENDS("cluster.rank") "sync-cluster\n" RESULT, TVM_NOT_PROVED, TVM_PROVED},
     {"a sync-cluster of one block", ".cluster 2", "if cluster.rank == 0\nsync-cluster\nend\n", TVM_PROVED,
      TVM_NOT_PROVED},
+    {"rows of blocks that are out of step", ".cluster 2",
+     ROWS_OF_BLOCKS "if cluster.rank == 0\nsync-cluster\nend\n" SENDS("cluster.rank") "sync-cluster\n" RESULT,
+     TVM_NOT_PROVED, TVM_NOT_PROVED},
+    {"a race behind a role that waits for ever", "",
+     "%b = alloc-barrier [1]\nrole a warps 0 to 1\nwait-barrier %b\nend\n%t = alloc-shared f32[96]\n"
+     "store-shared %t, alloc-register(f32[96], spatial(96), init 1.0)\n"
+     "%u = load-shared %t, flatten(column_spatial(3, 32))\n",
+     TVM_NOT_PROVED, TVM_NOT_PROVED},
     {"a block that leaves", ".cluster 2", "if cluster.rank == 0\nexit\nend\nsync-cluster\n", TVM_NOT_PROVED,
      TVM_NOT_PROVED},
     {"a cluster that leaves", ".cluster 2", "if block.x / 2 == 1\nexit\nend\nsync-cluster\n", TVM_PROVED,

@@ -42,10 +42,12 @@ static bool is_alike(const prover *p, uint32_t expr) {
 static void refuse(prover *p, uint32_t insn, const char *why) {
     tvm_prove_fail(p, &p->proof->deadlocks, TVM_NOT_PROVED, insn, TVM_NONE, "%s %s",
                    tvm_prove_mnemonic(p, insn), why);
+    p->out_of_step = true;
 }
 
 /* All blocks come to each sync-cluster, and as often, if no condition that they may decide differently, nor a
- * loop, stands around it or around an exit. */
+ * loop, stands around it or around an exit. Else the sync-cluster of one block may meet another one of
+ * another block, and epochs say nothing. */
 bool tvm_prove_find_epochs(prover *p) {
     uint32_t depth = 0, odd = 0, epoch = 0, leaves = TVM_NONE, meets = TVM_NONE;
     p->epochs = calloc(p->kernel->insn_count + (size_t)1, sizeof *p->epochs);
@@ -111,6 +113,11 @@ void tvm_prove_compare_blocks(prover *p) {
         const prove_site *x = &p->sites[p->places[p->entries[a].place].site];
         if (!x->block) continue;
         tvm_prove_charge(p, p->entry_count);
+        if (p->out_of_step)
+            tvm_prove_fail(p, &p->proof->races, TVM_NOT_PROVED, x->insn, TVM_NONE,
+                           "%s: blocks may be out of step, as a sync-cluster stands in a loop or under a "
+                           "condition that they may decide differently",
+                           tvm_prove_mnemonic(p, x->insn));
         if (!is_made(p, x))
             tvm_prove_fail(
                 p, &p->proof->races, TVM_NOT_PROVED, x->insn, TVM_NONE,

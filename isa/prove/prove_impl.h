@@ -185,6 +185,7 @@ typedef struct prover {
     tvm_proof *proof;
     bool no_memory, restart, too_long;
     uint64_t work, most_work; /* of a pass; of all so far and this one */
+    bool out_of_step;         /* blocks of the cluster may come to different numbers of sync-cluster */
     bool gathers;             /* who uses which mbarrier; no accesses */
     int32_t *tracked;         /* by slot: a scalar, or -1 */
     prove_scalar *scalars;

@@ -200,7 +200,15 @@ static bool close(paths *w, prove_state *state, uint32_t at) {
     return is_new(w->p, w->context, state);
 }
 
-/* The block's scalars are where each team of the role begins. */
+/* May the instruction wait for what other teams, or other blocks, do? */
+static bool waits(const prover *p, uint32_t at) {
+    const tvm_insn *insn = &p->kernel->insns[at];
+    return insn->op == TVM_OP_WAIT_BARRIER || insn->op == TVM_OP_SYNC_BARRIER ||
+           (insn->op == TVM_OP_SYNC_CLUSTER && p->out_of_step) || tvm_op(insn->op)->effects & TVM_EFFECT_WAIT;
+}
+
+/* The block's scalars are where each team of the role begins. Where one of them waits, it is not sure that
+ * the block comes to what is behind. */
 static void begin_role(prover *p, prove_state *state, uint32_t at) {
     for (uint32_t c = 1; c < p->context_count && !p->no_memory; c++) {
         prove_context *context = &p->contexts[c];
@@ -220,6 +228,7 @@ static void begin_role(prover *p, prove_state *state, uint32_t at) {
         tvm_prove_assign(p, start, p->kernel->insns[at].result, tvm_prove_exact(context->index));
     }
     if (!p->gathers) tvm_prove_begin_role(p, state, p->groups[at] / 2);
+    for (uint32_t i = at; i < p->kernel->insns[at].match; i++) state->sure = state->sure && !waits(p, i);
     state->at = behind(p->kernel->insns[at].match);
 }
 
@@ -236,6 +245,8 @@ static void step(paths *w, prove_state *state, uint32_t at) {
                          tvm_prove_eval(p, state, tvm_operands(p->kernel, insn)[0].value));
     else
         tvm_prove_forget(p, state, insn->result);
+    if (tvm_op(insn->op)->effects & TVM_EFFECT_WAIT || (insn->op == TVM_OP_SYNC_CLUSTER && p->out_of_step))
+        state->sure = false;
     state->at = behind(at);
 }
 
