@@ -24,8 +24,7 @@ static bool is_control(tvm_op_class class) {
     return class == TVM_CLASS_LOOP || class == TVM_CLASS_BRANCH;
 }
 
-/* Where an instruction's body ends. */
-static uint32_t end_of(const tvm_ir_kernel *kernel, uint32_t at) {
+uint32_t tvm_prove_end_of(const tvm_ir_kernel *kernel, uint32_t at) {
     uint32_t end = kernel->insns[at].match;
     return tvm_insn_class(&kernel->insns[end]) == TVM_CLASS_ELSE ? kernel->insns[end].match : end;
 }
@@ -50,24 +49,34 @@ static bool mark_operands(prover *p, uint32_t at, uint8_t *slots) {
     return any;
 }
 
-/* Adds to the instructions, and to the scalars that they read, until all that bears on them is there. */
-static void close_over(finder *f, uint32_t from, uint32_t end, uint8_t *insns, uint8_t *slots) {
-    const tvm_ir_kernel *kernel = f->p->kernel;
+void tvm_prove_mark_indices(prover *p, uint32_t at, uint8_t *slots) {
+    const tvm_insn *insn = &p->kernel->insns[at];
+    const tvm_operand *operands = tvm_operands(p->kernel, insn);
+    for (uint32_t o = 0; o < insn->count; o++) {
+        if (operands[o].kind != TVM_OPERAND_SLOT) continue;
+        const tvm_slot *slot = &p->kernel->slots[operands[o].value];
+        unsigned rank = tvm_slot_is_in_shared(slot->kind) ? tvm_slot_rank(p->program, slot) : 0;
+        for (unsigned d = 0; d < rank && o + 1 + d < insn->count; d++)
+            if (operands[o + 1 + d].kind == TVM_OPERAND_EXPR) mark(p, operands[o + 1 + d].value, slots);
+    }
+}
+
+void tvm_prove_close_over(prover *p, uint32_t from, uint32_t end, uint8_t *insns, uint8_t *slots) {
+    const tvm_ir_kernel *kernel = p->kernel;
     for (bool any = true; any;) {
         any = false;
-        tvm_prove_charge(f->p, end - from);
         for (uint32_t i = from; i < end; i++) {
             const tvm_insn *insn = &kernel->insns[i];
             tvm_op_class class = tvm_insn_class(insn);
             bool bears = insns[i] || (insn->result != TVM_NONE && slots[insn->result]) ||
                          (class == TVM_CLASS_JUMP && insns[insn->match]);
-            uint32_t last = is_control(class) ? end_of(kernel, i) : i;
+            uint32_t last = is_control(class) ? tvm_prove_end_of(kernel, i) : i;
             for (uint32_t j = i + 1; j < last && !bears; j++) bears = insns[j];
             if (!bears) continue;
             any = any || !insns[i];
             insns[i] = 1;
             bool reads = is_control(class) || (insn->op == TVM_OP_LET && slots[insn->result]);
-            if (reads) any = mark_operands(f->p, i, slots) || any;
+            if (reads) any = mark_operands(p, i, slots) || any;
         }
     }
 }
@@ -82,9 +91,9 @@ static void find_needed(finder *f, uint32_t from, uint32_t end) {
     for (uint32_t i = from; i < end; i++) {
         if (!is_barrier(f->p, &f->p->kernel->insns[i])) continue;
         f->out->insns[i] = 1;
-        mark_operands(f->p, i, f->out->slots);
+        tvm_prove_mark_indices(f->p, i, f->out->slots);
     }
-    close_over(f, from, end, f->out->insns, f->out->slots);
+    tvm_prove_close_over(f->p, from, end, f->out->insns, f->out->slots);
 }
 
 /* ---- alike ---- */
@@ -137,13 +146,13 @@ static bool find_deciding(finder *f, uint32_t role, uint8_t *insns) {
     bool good = slots != NULL;
     if (!good) f->p->no_memory = true;
     for (uint32_t i = role + 1; i < end; i++) insns[i] = is_own(f, i);
-    if (good) close_over(f, role + 1, end, insns, slots);
+    if (good) tvm_prove_close_over(f->p, role + 1, end, insns, slots);
     for (uint32_t i = role; i < end && good; i++) {
         const tvm_insn *insn = &kernel->insns[i];
         bool sets = insn->result != TVM_NONE && slots[insn->result];
         if (sets) good = insn->op == TVM_OP_LET || insn->op == TVM_OP_FOR;
         if (!insns[i] || !is_control(tvm_insn_class(insn))) continue;
-        insns[insn->match] = insns[end_of(kernel, i)] = 1;
+        insns[insn->match] = insns[tvm_prove_end_of(kernel, i)] = 1;
     }
     free(slots);
     return good;

@@ -192,6 +192,7 @@ static void prove_all(prover *p) {
 static void end(prover *p) {
     clear(p);
     free(p->tracked);
+    free(p->bears);
     free(p->scalars);
     tvm_prove_free_sites(p);
     free(p->groups);

@@ -187,6 +187,7 @@ typedef struct prover {
     uint64_t work, most_work; /* of a pass; of all so far and this one */
     bool out_of_step;         /* blocks of the cluster may come to different numbers of sync-cluster */
     bool gathers;             /* who uses which mbarrier; no accesses */
+    uint8_t *bears;           /* by instruction: on places, order or paths */
     int32_t *tracked;         /* by slot: a scalar, or -1 */
     prove_scalar *scalars;
     uint32_t scalar_count;
@@ -325,6 +326,12 @@ typedef struct prove_bearing {
     uint32_t
         *counterpart; /* by instruction, of a decision: that of the first team that decides alike; TVM_NONE */
 } prove_bearing;
+/* Where the body of a loop, or all of a condition, ends. */
+uint32_t tvm_prove_end_of(const tvm_ir_kernel *kernel, uint32_t at);
+/* Marks the scalars of the instruction's indices of shared memory and mbarriers. */
+void tvm_prove_mark_indices(prover *p, uint32_t insn, uint8_t *slots);
+/* Adds to the instructions, and to the scalars that they read, until all that bears on them is there. */
+void tvm_prove_close_over(prover *p, uint32_t from, uint32_t end, uint8_t *insns, uint8_t *slots);
 /* Of the teams of a group; false: out of memory. */
 bool tvm_prove_find_bearing(prover *p, uint32_t first, uint32_t end, prove_bearing *bearing);
 void tvm_prove_free_bearing(prove_bearing *bearing);

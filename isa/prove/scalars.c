@@ -19,47 +19,33 @@ static bool is_whole(tvm_dtype type) {
 
 /* ---- which ---- */
 
-static void need(prover *p, uint32_t expr, bool *any) {
-    const tvm_expr *node = &p->kernel->exprs[expr];
-    if (node->op == TVM_EXPR_SLOT && node->a >= p->kernel->param_count && p->tracked[node->a] < 0 &&
-        is_whole(p->kernel->slots[node->a].dtype)) {
-        p->tracked[node->a] = 0;
-        *any = true;
-    }
-    for (unsigned i = 0; i < tvm_expr_arity(node); i++) need(p, node->operands[i], any);
-}
-
-static void need_operands(prover *p, const tvm_insn *insn, bool *any) {
+/* What accesses shared memory or orders what does; where a path ends. */
+static bool matters(const prover *p, const tvm_insn *insn) {
     const tvm_operand *operands = tvm_operands(p->kernel, insn);
+    tvm_op_class class = tvm_insn_class(insn);
+    if (class == TVM_CLASS_ORDER || class == TVM_CLASS_SECTION || class == TVM_CLASS_EXIT) return true;
     for (uint32_t o = 0; o < insn->count; o++)
-        if (operands[o].kind == TVM_OPERAND_EXPR) need(p, operands[o].value, any);
+        if (operands[o].kind == TVM_OPERAND_SLOT &&
+            tvm_slot_is_in_shared(p->kernel->slots[operands[o].value].kind))
+            return true;
+    return false;
 }
 
-/* The indices of shared tensors and mbarriers. */
-static void need_indices(prover *p, const tvm_insn *insn, bool *any) {
-    const tvm_operand *operands = tvm_operands(p->kernel, insn);
-    for (uint32_t o = 0; o < insn->count; o++) {
-        if (operands[o].kind != TVM_OPERAND_SLOT) continue;
-        const tvm_slot *slot = &p->kernel->slots[operands[o].value];
-        unsigned rank = tvm_slot_is_in_shared(slot->kind) ? tvm_slot_rank(p->program, slot) : 0;
-        for (unsigned d = 0; d < rank && o + 1 + d < insn->count; d++)
-            if (operands[o + 1 + d].kind == TVM_OPERAND_EXPR) need(p, operands[o + 1 + d].value, any);
+/* The instructions that bear on places, order and paths, and the scalars that these read. */
+static bool find_bearing(prover *p) {
+    const uint32_t count = p->kernel->insn_count;
+    uint8_t *slots = calloc(p->kernel->slot_count + (size_t)1, 1);
+    p->bears = calloc(count + (size_t)1, 1);
+    bool made = slots && p->bears;
+    for (uint32_t i = 0; made && i < count; i++) {
+        p->bears[i] = matters(p, &p->kernel->insns[i]);
+        tvm_prove_mark_indices(p, i, slots);
     }
-}
-
-static void close_over(prover *p) {
-    for (bool any = true; any;) {
-        any = false;
-        for (uint32_t i = 0; i < p->kernel->insn_count; i++) {
-            const tvm_insn *insn = &p->kernel->insns[i];
-            bool asks = insn->op == TVM_OP_IF || insn->op == TVM_OP_WHILE;
-            bool gives = (insn->op == TVM_OP_LET || insn->op == TVM_OP_FOR) && p->tracked[insn->result] >= 0;
-            if (asks || gives)
-                need_operands(p, insn, &any);
-            else
-                need_indices(p, insn, &any);
-        }
-    }
+    if (made) tvm_prove_close_over(p, 0, count, p->bears, slots);
+    for (uint32_t s = p->kernel->param_count; made && s < p->kernel->slot_count; s++)
+        if (slots[s] && is_whole(p->kernel->slots[s].dtype)) p->tracked[s] = (int32_t)p->scalar_count++;
+    free(slots);
+    return made;
 }
 
 /* Does the expression depend on a scalar that is kept? */
@@ -97,9 +83,7 @@ bool tvm_prove_find_scalars(prover *p) {
     p->tracked = malloc((p->kernel->slot_count + (size_t)1) * sizeof *p->tracked);
     if (!p->tracked) return false;
     for (uint32_t s = 0; s < p->kernel->slot_count; s++) p->tracked[s] = -1;
-    close_over(p);
-    for (uint32_t s = 0; s < p->kernel->slot_count; s++)
-        if (p->tracked[s] >= 0) p->tracked[s] = (int32_t)p->scalar_count++;
+    if (!find_bearing(p)) return false;
     p->scalars = calloc(p->scalar_count + (size_t)1, sizeof *p->scalars);
     if (!p->scalars) return false;
     for (uint32_t s = 0; s < p->kernel->slot_count; s++)

@@ -227,8 +227,7 @@ static outcome advance(const turns *t, joint *j, uint32_t team, bool *moved) {
         tvm_op_class class = tvm_insn_class(&p->kernel->insns[at]);
         tvm_prove_charge(p, 1);
         if (class <= TVM_CLASS_BRANCH && !t->bearing.insns[at]) {
-            bool other = tvm_insn_class(&p->kernel->insns[match]) == TVM_CLASS_ELSE;
-            state->at = behind(other ? p->kernel->insns[match].match : match);
+            state->at = behind(tvm_prove_end_of(p->kernel, at));
         } else if (class == TVM_CLASS_LOOP && !(state->at & 1)) {
             tvm_prove_enter_loop(p, state, at);
             forget_variable(t, state, at);
