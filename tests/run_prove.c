@@ -329,6 +329,23 @@ static bool verifies(const char *order, tvm_status expected) {
     return good;
 }
 
+/* Of two stores before a load the later one is told, as the sanitizer does. */
+static bool tells_latest(void) {
+    static const char text[] =
+        ".vasm 7\n.kernel k(y: global f32[64])\n.warps 2\n.grid 1\n%s = alloc-shared f32[64]\n"
+        "%v = alloc-register f32[64], spatial(64), init 1.0\nstore-shared %s, %v\nstore-shared %s, %v\n"
+        "store-global y, load-shared(%s, flatten(column_spatial(2, 32)))\n.end\n";
+    tvm_ir_program *program = NULL;
+    tvm_proof proof;
+    if (tvm_assemble_text(text, strlen(text), "t.vasm", NULL, &program, NULL) != TVM_OK) abort();
+    judge(program, 0, &proof);
+    const tvm_insn *insns = program->kernels[0].insns;
+    bool good = proof.races.verdict == TVM_REFUTED && insns[proof.races.insn].line == 9 &&
+                insns[proof.races.other].line == 8;
+    tvm_ir_program_free(program);
+    return good;
+}
+
 /* ---- small kernels ---- */
 
 typedef struct small_kernel {
@@ -382,6 +399,10 @@ static const small_kernel small_kernels[] = {
      ROWS_OF_BLOCKS SENDS("cluster.rank") "sync-cluster\n" RESULT, TVM_NOT_PROVED, TVM_PROVED},
     {"a sync-cluster of one block", ".cluster 2", "if cluster.rank == 0\nsync-cluster\nend\n", TVM_PROVED,
      TVM_NOT_PROVED},
+    {"an element that one of several threads stores", "",
+     "%t = alloc-shared i32[4]\nstore-cluster %t[0], 0, alloc-register(i32[4], replicated(64).local(4), init 2)\n"
+     "%w = load-cluster %t[0], 0, replicated(64).local(4)\n",
+     TVM_NOT_PROVED, TVM_PROVED},
     {"rows of blocks that are out of step", ".cluster 2",
      ROWS_OF_BLOCKS "if cluster.rank == 0\nsync-cluster\nend\n" SENDS("cluster.rank") "sync-cluster\n" RESULT,
      TVM_NOT_PROVED, TVM_NOT_PROVED},
@@ -526,6 +547,7 @@ int main(int argc, char **argv) {
         free_paths(mistakes);
         free_paths(others);
         count(shipped.refuted + shipped.open >= 60, "enough mutants are refused");
+        count(tells_latest(), "the later store is told");
         count(verifies("sync", TVM_OK), "tvm_verify_proved accepts");
         count(verifies("sync-warp", TVM_INVALID), "tvm_verify_proved refuses");
     }

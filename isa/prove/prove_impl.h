@@ -62,6 +62,7 @@ typedef struct prove_site {
     uint32_t insn, slot, root;
     prove_actor actor;
     bool writes, is_atomic;
+    bool is_far;                /* load-cluster or store-cluster */
     bool by_warps;              /* a warp touches its elements together */
     bool is_masked;             /* some of the elements may be left out */
     bool everywhere;            /* the indices are not known: any place of the tensor */

@@ -284,6 +284,25 @@ static bool conflicts(prover *p, const prove_record *past, uint32_t place, prove
     return threads_conflict(p, past, place, pair);
 }
 
+/* The access before that is nearest in the text, of those that conflict, a write first: the one that the
+ * sanitizer tells. */
+static const prove_record *latest_conflict(prover *p, const prove_state *state, uint32_t place,
+                                           prove_pair *pair) {
+    const uint32_t now = site_of(p, place)->insn, all = p->kernel->insn_count;
+    const prove_record *latest = NULL;
+    uint32_t most = 0;
+    for (uint32_t r = 0; r < state->record_count; r++) {
+        prove_pair found;
+        const prove_site *site = site_of(p, state->records[r].place);
+        uint32_t key = site->insn + (site->insn < now ? all : 0) + (site->writes ? 2 * all : 0);
+        if ((latest && key < most) || !conflicts(p, &state->records[r], place, &found)) continue;
+        latest = &state->records[r];
+        most = key;
+        *pair = found;
+    }
+    return latest;
+}
+
 /* Does a record matter to the team itself: does it write what it has read? */
 static bool matters(const prover *p, uint32_t context, const prove_site *site) {
     return site->writes ||
@@ -335,9 +354,8 @@ void tvm_prove_access(prover *p, uint32_t context, prove_state *state, uint32_t 
         if (place == TVM_NONE || p->too_long) return;
         prove_pair pair;
         tvm_prove_charge(p, 10 + 2 * (uint64_t)state->record_count);
-        for (uint32_t r = 0; r < state->record_count; r++)
-            if (state->records[r].place != TVM_NONE && conflicts(p, &state->records[r], place, &pair))
-                report(p, context, state, &state->records[r], place, &pair);
+        const prove_record *past = latest_conflict(p, state, place, &pair);
+        if (past) report(p, context, state, past, place, &pair);
         prove_record record;
         memset(&record, 0, sizeof record);
         record.place = place;

@@ -60,6 +60,7 @@ static void add_move(prover *p, uint32_t at) {
                insn->op == TVM_OP_STORE_CLUSTER; /* the rank comes after the indices */
     bool stores = insn->op == TVM_OP_STORE_SHARED || insn->op == TVM_OP_STORE_CLUSTER;
     prove_site *site = add_site(p, at, operands, PROVE_THREADS, stores);
+    site->is_far = far;
     uint32_t behind = 1 + site->rank + far + stores;
     set_register(p, site, stores ? operands[behind - 1].value : insn->result);
     if (far && tvm_cluster_blocks(p->kernel) > 1) site->block = &operands[1 + site->rank];
@@ -330,13 +331,14 @@ static int64_t across(const prove_site *a, const prove_site *b, const int64_t *d
     return place;
 }
 
-/* All that hold an element of a tile that was written wrote one value: who of them reads it reads its own. */
+/* All that hold an element of a tile that was written wrote one value: who of them reads it reads its own. Of
+ * store-cluster one of them writes it. */
 static bool is_own(const prove_site *a, const prove_site *b, const int64_t *distance) {
     if (!a->layout || !b->layout || a->by_warps || b->by_warps || !tvm_layout_equal(a->layout, b->layout))
         return false;
     for (unsigned d = 0; d < a->rank; d++)
         if (distance[d] != 0) return false;
-    return tvm_layout_replication(a->layout) == 1 || (a->writes && !b->writes);
+    return tvm_layout_replication(a->layout) == 1 || (a->writes && !a->is_far && !b->writes);
 }
 
 static bool compare(prover *p, prove_site *a, prove_site *b, const int64_t *distance, bool warps,
