@@ -13,8 +13,16 @@
  * places in shared memory or conditions depend on them (a number, a class modulo a number, or unknown), and
  * which of its accesses nothing has ordered yet. An unknown condition goes both ways, a loop with an unknown
  * end goes on or ends at each turn, an unknown index is any place. So each path of each launch is one of
- * those explored. records.c has what orders the accesses of one team, sites.c which elements an access
- * touches, and by which threads.
+ * those explored. A loop or condition in which nothing accesses shared memory, orders what does, or assigns a
+ * scalar that bears on either is passed over (alike.c): whatever it does changes no state. records.c has what
+ * orders the accesses of one team, sites.c which elements an access touches, and by which threads, places.c
+ * where.
+ * Indices that are not known are compared by the loops that count them, or by a scalar: if the index is
+ * a * v + b of a loop's variable v, all of it without wrapping, then the loop's end E says v <= E - 1 and its
+ * start S says v >= S. With E at most s * t, for a scalar s and a number t, a tile of e elements, b + e <= a,
+ * ends at a * s * t or before it; with S at least s * t and b >= 0 one begins there or behind. This stays
+ * true while s is not assigned, which ends what is known of it, so that two such tiles have no element in
+ * common.
  *
  * Teams of different roles are ordered by rings of mbarriers. A pair (full, empty) of mbarriers, of which the
  * second is open, is a ring between producers and consumers if
@@ -33,9 +41,13 @@
  * the former did before they arrived. If all teams come to their ends, with each phase of a ring waited for
  * (turns.c), then what a consumer does after its last wait comes after all that the ring brings: the number
  * of its waits does not depend on how fast others are.
+ * That they come to their ends is found by running them in one order, with decisions that are not known taken
+ * both ways; those of different teams that follow alike from the same scalars are taken alike. Two roles
+ * decide alike if what assigns the scalars of their decisions, with the loops and conditions around it, is
+ * the same text but for names, of `let` and `for` alone (alike.c).
  *
- * Blocks of a cluster are ordered by sync-cluster where it stands outside of loops and conditions
- * (clusters.c).
+ * Blocks of a cluster are ordered by sync-cluster where each stands outside of loops and conditions
+ * (clusters.c); where one does not, blocks may be out of step, and nothing is known to order them.
  *
  * The checker and the prover are one pass: nothing is searched for but which pairs of mbarriers are rings,
  * and a wrong guess is found by the walk. So there is no certificate: who doubts a proof runs the pass again.

@@ -256,20 +256,6 @@ typedef enum prove_reach {
     PROVE_SENDS     /* it arrives at an mbarrier, or starts a copy */
 } prove_reach;
 prove_reach tvm_prove_reach_of(const prover *p, uint32_t insn);
-/* Do other threads, or threads of other warps, touch at `b` what was touched at `a` before? The two overlap.
- */
-/* ---- places.c ---- */
-
-/* The site's place in the state; TVM_NONE: out of memory. */
-uint32_t tvm_prove_place_of(prover *p, const prove_state *state, uint32_t site);
-/* The place at the next turn of the loop; behind the loop, or any: TVM_NONE is all loops. */
-uint32_t tvm_prove_next_place(prover *p, uint32_t place, uint32_t loop);
-uint32_t tvm_prove_place_after(prover *p, uint32_t place, uint32_t loop);
-uint32_t tvm_prove_place_without(prover *p, uint32_t place, uint32_t slot);
-/* How far an element of dimension d may be from the first one, among the root's. */
-uint64_t tvm_prove_most(const prove_site *site, unsigned d);
-/* May the two touch an element, of which one writes, but not both by an atomic operation? */
-bool tvm_prove_overlap(const prover *p, uint32_t a, uint32_t b);
 /* Is an element of both certain, and which threads (of the team) have it? */
 typedef struct prove_pair {
     bool certain;
@@ -279,6 +265,20 @@ typedef struct prove_pair {
 /* Do other threads, or threads of other warps, touch at `b` what was touched at `a` before? The two overlap.
  */
 bool tvm_prove_differ(prover *p, uint32_t a, uint32_t b, bool warps, prove_pair *pair);
+
+/* ---- places.c ---- */
+
+/* The site's place in the state; TVM_NONE: out of memory. */
+uint32_t tvm_prove_place_of(prover *p, const prove_state *state, uint32_t site);
+/* The place at the next turn of the loop; behind the loop, or any: TVM_NONE is all loops. */
+uint32_t tvm_prove_next_place(prover *p, uint32_t place, uint32_t loop);
+uint32_t tvm_prove_place_after(prover *p, uint32_t place, uint32_t loop);
+/* The place without what the scalar, or any (TVM_NONE), says of where it is. */
+uint32_t tvm_prove_place_without(prover *p, uint32_t place, uint32_t slot);
+/* How far an element of dimension d may be from the first one, among the root's. */
+uint64_t tvm_prove_most(const prove_site *site, unsigned d);
+/* May the two touch an element, of which one writes, but not both by an atomic operation? */
+bool tvm_prove_overlap(const prover *p, uint32_t a, uint32_t b);
 
 /* ---- records.c ---- */
 
@@ -302,9 +302,9 @@ uint64_t tvm_prove_held_first(const prover *p, uint32_t context);
 void tvm_prove_arrive(prover *p, uint32_t context, prove_state *state, uint32_t insn);
 void tvm_prove_wait(prover *p, uint32_t context, prove_state *state, uint32_t insn);
 void tvm_prove_bring(prover *p, uint32_t context, const prove_state *state, const prove_site *site);
-/* The cell of mbarriers at an operand; PROVE_NO_CELL. */
 /* Does the wait belong to a ring of that team, or its own mbarrier? */
 bool tvm_prove_is_of_token(const prover *p, uint32_t context, uint16_t cell);
+/* The cell of mbarriers at an operand; PROVE_NO_CELL. */
 uint16_t tvm_prove_cell_at(const prover *p, const prove_state *state, const tvm_operand *operand);
 /* The rings for whose products the team does not wait any more once it has come to the instruction. */
 uint64_t tvm_prove_waits_no_more(const prover *p, uint32_t context, uint32_t insn);

@@ -202,9 +202,17 @@ static uint32_t pending_of(const prover *p, const tvm_insn *insn) {
     return pending->kind == TVM_OPERAND_CONST ? pending->value : 0;
 }
 
+/* Which mbarrier it is was known when users were found, or may be any. */
+static uint16_t used_cell(prover *p, const prove_state *state, const tvm_operand *operands) {
+    uint16_t cell = tvm_prove_cell_at(p, state, operands);
+    if (cell == PROVE_NO_CELL && !p->gathers && !p->cells[p->first_cell[operands->value]].wild)
+        p->too_long = true;
+    return cell;
+}
+
 void tvm_prove_arrive(prover *p, uint32_t context, prove_state *state, uint32_t insn) {
     const tvm_operand *operands = tvm_operands(p->kernel, &p->kernel->insns[insn]);
-    uint16_t cell = tvm_prove_cell_at(p, state, operands);
+    uint16_t cell = used_cell(p, state, operands);
     if (p->gathers) note_use(p, context, cell, operands->value, ARRIVES);
     for (uint32_t t = 0; t < p->token_count && cell != PROVE_NO_CELL && !p->gathers; t++) {
         uint64_t bit = UINT64_C(1) << t;
@@ -219,7 +227,7 @@ void tvm_prove_arrive(prover *p, uint32_t context, prove_state *state, uint32_t 
 
 void tvm_prove_wait(prover *p, uint32_t context, prove_state *state, uint32_t insn) {
     const tvm_operand *operands = tvm_operands(p->kernel, &p->kernel->insns[insn]);
-    uint16_t cell = tvm_prove_cell_at(p, state, operands);
+    uint16_t cell = used_cell(p, state, operands);
     bool alone = false;
     if (p->gathers) note_use(p, context, cell, operands->value, WAITS);
     for (uint32_t t = 0; t < p->token_count && cell != PROVE_NO_CELL && !p->gathers; t++) {

@@ -194,7 +194,9 @@ static bool plain(const turns *t, joint *j, uint32_t team, uint32_t at) {
     bool both =
         insn->op == TVM_OP_SYNC_BARRIER; /* at an mbarrier of its own: the arrival is all that it waits for */
     if (both || insn->op == TVM_OP_ARRIVE_BARRIER || insn->op == TVM_OP_WAIT_BARRIER) {
-        uint16_t cell = tvm_prove_cell_at(p, state, operands); /* known: it has been walked over */
+        uint16_t cell = tvm_prove_cell_at(p, state, operands);
+        if (cell == PROVE_NO_CELL) p->too_long = true; /* it has been walked over, and was known */
+        if (p->too_long) return false;
         if (insn->op != TVM_OP_WAIT_BARRIER) arrive(t, j, cell);
         if (insn->op != TVM_OP_ARRIVE_BARRIER && !wait(t, j, team, cell)) return false;
     }
