@@ -1,7 +1,7 @@
 /* What the assembler warns of beside errors: kinds that have names, some of them unless they are turned off.
  */
-#ifndef TVM_ISA_WARNINGS_H
-#define TVM_ISA_WARNINGS_H
+#ifndef TVM_ASSEMBLER_WARNINGS_H
+#define TVM_ASSEMBLER_WARNINGS_H
 
 #include "program.h"
 
