@@ -58,7 +58,7 @@ static const struct argp_option options[] = {
     {"check", OPTION_CHECK, NULL, 0, "verify the program and write nothing", 0},
     {"layouts", OPTION_LAYOUTS, NULL, 0, "list each tensor's layout and why it has it, and write nothing", 0},
     {"prove", OPTION_PROVE, NULL, 0,
-     "say of each kernel whether it is proved free of races on shared memory and of deadlock, and write nothing",
+     "say of each kernel whether it is proved free of races and of deadlock, and write nothing",
      0},
     {"warn", 'W', "race|no-prove|no-reduce", 0,
      "race: warn of accesses of shared memory that nothing orders on some path; no-prove: do not warn of races and "
@@ -216,8 +216,12 @@ static tvm_status prove(arguments *args, const tvm_ir_program *program, tvm_diag
         status = tvm_prove(program, k, &proof, diags);
         if (status != TVM_OK) break;
         tvm_proof_add(&text, program, k, &proof);
-        args->open |= proof.races.verdict != TVM_PROVED || proof.deadlocks.verdict != TVM_PROVED;
-        refuted |= proof.races.verdict == TVM_REFUTED || proof.deadlocks.verdict == TVM_REFUTED;
+        const tvm_proof_verdict verdicts[] = {proof.races.verdict, proof.deadlocks.verdict,
+                                              proof.global.verdict};
+        for (size_t i = 0; i < sizeof verdicts / sizeof *verdicts; i++) {
+            args->open |= verdicts[i] != TVM_PROVED;
+            refuted |= verdicts[i] == TVM_REFUTED;
+        }
     }
     if (status == TVM_OK)
         status = text.failed ? tvm_diag_no_memory(diags)

@@ -49,7 +49,10 @@ static void check(const tvm_ir_program *program, uint32_t kernel) {
     FUZZ_REQUIRE(status == TVM_OK, &diags);
     FUZZ_REQUIRE((proof.races.verdict == TVM_PROVED) == (proof.races.text[0] == '\0'), &diags);
     FUZZ_REQUIRE((proof.deadlocks.verdict == TVM_PROVED) == (proof.deadlocks.text[0] == '\0'), &diags);
-    if (proof.races.verdict != TVM_PROVED && proof.deadlocks.verdict != TVM_PROVED) return;
+    FUZZ_REQUIRE((proof.global.verdict == TVM_PROVED) == (proof.global.text[0] == '\0'), &diags);
+    if (proof.races.verdict != TVM_PROVED && proof.deadlocks.verdict != TVM_PROVED &&
+        proof.global.verdict != TVM_PROVED)
+        return;
     for (uint32_t p = 0; p < k->param_count; p++) {
         if (k->slots[p].dtype.kind == TVM_KIND_FLOAT)
             l.scalars[p].f = 16.0;

@@ -99,6 +99,14 @@ static inline bool prove_is_race(const char *kind) {
     return false;
 }
 
+/* Of an element of global memory, where it is none of shared memory. */
+static inline bool prove_is_global_race(const char *kind) {
+    static const char *const kinds[] = {"race-global", "order-dependent", "undelivered", "busy"};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (strcmp(kind, kinds[i]) == 0) return true;
+    return false;
+}
+
 /* A wait that lasts for ever, or bytes that nobody waits for. */
 static inline bool prove_is_deadlock(const char *kind, const char *message) {
     return strcmp(kind, "deadlock") == 0 || strcmp(kind, "barrier") == 0 || strcmp(kind, "cluster") == 0 ||
@@ -107,6 +115,8 @@ static inline bool prove_is_deadlock(const char *kind, const char *message) {
 
 typedef struct prove_found {
     bool race, deadlock;
+    bool global; /* a race on global memory */
+    bool confirms_global;
     bool fault;
     bool confirms; /* a race of the two instructions that the proof names */
 } prove_found;
@@ -125,7 +135,13 @@ static inline prove_found prove_read_reports(const tvm_ir_program *program, cons
         json_int_t other = json_integer_value(json_object_get(json_object_get(report, "other"), "line"));
         bool race =
             prove_is_race(kind) && (strcmp(kind, "reuse") == 0 || prove_is_shared(program, kernel, element));
+        bool global = !race && prove_is_global_race(kind);
         found.race = found.race || race;
+        found.global = found.global || global;
+        if (global && proof->global.verdict == TVM_REFUTED)
+            found.confirms_global =
+                found.confirms_global || (line == kernel->insns[proof->global.insn].line &&
+                                          other == kernel->insns[proof->global.other].line);
         found.fault = found.fault || strcmp(kind, "fault") == 0 || strcmp(kind, "outside") == 0 ||
                       strcmp(kind, "cluster") == 0;
         found.deadlock = found.deadlock || prove_is_deadlock(kind, message);
@@ -140,6 +156,7 @@ static inline prove_found prove_read_reports(const tvm_ir_program *program, cons
 /* Does the sanitizer find what a proof says that there is not? */
 static inline bool prove_is_contradicted(const tvm_proof *proof, const prove_found *found) {
     return (found->race && proof->races.verdict == TVM_PROVED) ||
+           (found->global && proof->global.verdict == TVM_PROVED) ||
            (found->deadlock && proof->deadlocks.verdict == TVM_PROVED);
 }
 

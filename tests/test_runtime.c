@@ -119,6 +119,8 @@ START_TEST(proves_kernels) {
                      bodies[i][0], bodies[i][1]);
     tvm_text_puts(&lines, ".kernel waits(y: global f32[64])\n.warps 2\n.grid 2\n"
                           "%a = alloc-global i32[1], clean\nlock-semaphore %a[0], 1\n.end\n"
+                          ".kernel common(y: global f32[64])\n.warps 2\n.grid 2\n"
+                          "store-global y, alloc-register(f32[64], spatial(64), init 1.0)\n.end\n"
                           ".entry any\n.case right\n.case wrong\n.end\n");
     ck_assert_int_eq(tvm_assemble(context, tvm_text_string(&lines), lines.size, NULL, &own), TVM_OK);
     tvm_text_free(&lines);
@@ -126,7 +128,9 @@ START_TEST(proves_kernels) {
     ck_assert_int_eq(tvm_prove_kernel(kernel, &proof, &report), TVM_OK);
     ck_assert_int_eq(proof.races, TVM_VERDICT_PROVED);
     ck_assert_int_eq(proof.deadlocks, TVM_VERDICT_PROVED);
-    ck_assert_str_eq(report, "right: races: proved\nright: deadlocks: proved\n");
+    ck_assert_int_eq(proof.global, TVM_VERDICT_PROVED);
+    ck_assert_str_eq(report,
+                     "right: races: proved\nright: deadlocks: proved\nright: global memory: proved\n");
     free(report);
     ck_assert_int_eq(tvm_get_kernel(own, "wrong", &kernel), TVM_OK);
     ck_assert_int_eq(tvm_prove_kernel(kernel, &proof, NULL), TVM_OK);
@@ -135,6 +139,12 @@ START_TEST(proves_kernels) {
     ck_assert_int_eq(tvm_prove_kernel(kernel, &proof, NULL), TVM_OK);
     ck_assert_int_eq(proof.races, TVM_VERDICT_PROVED);
     ck_assert_int_eq(proof.deadlocks, TVM_VERDICT_CONDITIONAL);
+    ck_assert_int_eq(proof.global, TVM_VERDICT_PROVED);
+    ck_assert_int_eq(tvm_get_kernel(own, "common", &kernel), TVM_OK);
+    ck_assert_int_eq(tvm_prove_kernel(kernel, &proof, &report), TVM_OK);
+    ck_assert_int_eq(proof.global, TVM_VERDICT_FOUND);
+    ck_assert_ptr_nonnull(strstr(report, "common: global memory: found: "));
+    free(report);
     ck_assert_int_eq(tvm_get_kernel(own, "any", &kernel), TVM_OK);
     ck_assert_int_eq(tvm_prove_kernel(kernel, &proof, &report), TVM_OK);
     ck_assert_int_eq(proof.races, TVM_VERDICT_FOUND);

@@ -138,20 +138,20 @@ size_t tvm_kernel_count(const tvm_program *program);
 tvm_status tvm_get_kernel(tvm_program *program, const char *name, tvm_kernel **kernel);
 tvm_kernel *tvm_kernel_at(tvm_program *program, size_t index);
 
-/* Looks, without a launch, for races on shared memory and for deadlocks of a kernel; of an entry, of all its
- * variants, of which the worst counts. What is proved holds for the arguments of every launch, as
- * tvm-memory(7) says. *report, unless it is NULL, is two lines for each kernel, as `tvm-as --prove` prints
- * them, malloc'ed; the caller frees it. It takes some 50 ms a kernel at most, and fails for want of memory
- * alone. */
+/* Looks, without a launch, for races on shared and on global memory and for deadlocks of a kernel; of an
+ * entry, of all its variants, of which the worst counts. What is proved holds for the arguments of every
+ * launch, as tvm-memory(7) says. *report, unless it is NULL, is three lines for each kernel, as `tvm-as
+ * --prove` prints them, malloc'ed; the caller frees it. It takes some 80 ms a kernel at most, and fails for
+ * want of memory alone. */
 typedef enum tvm_verdict {
     TVM_VERDICT_PROVED,      /* there are none */
-    TVM_VERDICT_CONDITIONAL, /* there are none, if what the kernel waits for comes from other blocks in the
-                                end */
+    TVM_VERDICT_CONDITIONAL, /* there are none, if what the report says is so */
     TVM_VERDICT_OPEN,        /* not proved: the report says what is missing */
     TVM_VERDICT_FOUND        /* every block that runs, and meets no fault before, has what the report says */
 } tvm_verdict;
 typedef struct tvm_kernel_proof {
     tvm_verdict races, deadlocks;
+    tvm_verdict global; /* races on global memory */
 } tvm_kernel_proof;
 tvm_status tvm_prove_kernel(tvm_kernel *kernel, tvm_kernel_proof *proof, char **report);
 

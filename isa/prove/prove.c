@@ -204,10 +204,11 @@ static void end(prover *p) {
     free(p);
 }
 
-static tvm_status prove_within(const tvm_ir_program *program, uint32_t kernel, uint64_t work,
+static tvm_status prove_within(const tvm_ir_program *program, uint32_t kernel, uint64_t work, bool global,
                                tvm_proof *proof, tvm_diags *diags) {
     prover *p = calloc(1, sizeof *p);
-    *proof = (tvm_proof){.races = {.insn = TVM_NONE, .other = TVM_NONE}, .deadlocks = {.insn = TVM_NONE}};
+    const tvm_proof_part none = {.insn = TVM_NONE, .other = TVM_NONE};
+    *proof = (tvm_proof){.races = none, .deadlocks = none, .global = none};
     if (!p) return tvm_diag_no_memory(diags);
     p->program = program;
     p->kernel = &program->kernels[kernel];
@@ -216,13 +217,14 @@ static tvm_status prove_within(const tvm_ir_program *program, uint32_t kernel, u
     p->work = p->most_work = work;
     p->waits_alone = true;
     prove_all(p);
+    if (global && !p->no_memory) tvm_prove_global(p);
     bool no_memory = p->no_memory;
     end(p);
     return no_memory ? tvm_diag_no_memory(diags) : TVM_OK;
 }
 
 tvm_status tvm_prove(const tvm_ir_program *program, uint32_t kernel, tvm_proof *proof, tvm_diags *diags) {
-    return prove_within(program, kernel, PROVE_WORK, proof, diags);
+    return prove_within(program, kernel, PROVE_WORK, true, proof, diags);
 }
 
 /* Adds what the part says as a diagnostic of that status; returns the status. */
@@ -261,7 +263,7 @@ tvm_status tvm_warn_refuted(const tvm_ir_program *program, tvm_diags *diags) {
     tvm_status status = TVM_OK;
     for (uint32_t k = 0; k < program->kernel_count && status == TVM_OK && left; k++) {
         tvm_proof proof;
-        status = prove_within(program, k, left < EACH ? left : EACH, &proof, diags);
+        status = prove_within(program, k, left < EACH ? left : EACH, false, &proof, diags);
         if (status != TVM_OK) return status;
         left -= proof.steps < left ? proof.steps : left;
         if (proof.races.verdict == TVM_REFUTED)

@@ -5,7 +5,7 @@
  * an element of shared memory by different threads of a block, one of which writes, that nothing on that page
  * orders; the bytes of a copy that has not been waited for count as being written, or read, until it has. It
  * is proved free of deadlock if none of its waits lasts for ever, loops of `while` and other launches aside.
- * Not part of it: global memory, elements that were never written, indices outside of a tensor, what faults
+ * Not part of it: elements that were never written, indices outside of a tensor, what faults
  * do.
  *
  * The method. Control is structured and each team does its instructions in the order of the text, so a team
@@ -80,7 +80,8 @@ typedef struct tvm_proof_part {
 
 typedef struct tvm_proof {
     tvm_proof_part races, deadlocks;
-    uint64_t steps; /* of work that it took */
+    tvm_proof_part global; /* races on global memory, see global_impl.h */
+    uint64_t steps;        /* of work that it took */
 } tvm_proof;
 
 /* Of a kernel of a verified program. Fails for want of memory alone. */
@@ -89,9 +90,8 @@ tvm_status tvm_prove(const tvm_ir_program *program, uint32_t kernel, tvm_proof *
 /* Adds a diagnostic of status TVM_OK for each race or deadlock that is shown with little work. */
 tvm_status tvm_warn_refuted(const tvm_ir_program *program, tvm_diags *diags);
 
-/* Adds two lines, `KERNEL: races: VERDICT` and the same of deadlocks, with the place and the text where it is
- * not proved.
- */
+/* Adds three lines, `KERNEL: races: VERDICT` and the same of deadlocks and of global memory, with the place
+ * and the text where it is not proved. */
 void tvm_proof_add(tvm_text *text, const tvm_ir_program *program, uint32_t kernel, const tvm_proof *proof);
 
 /* tvm_verify, and TVM_INVALID with an error for each kernel that is not proved free of both. */

@@ -365,6 +365,11 @@ void tvm_prove_charge(prover *p, uint64_t work);
 bool tvm_prove_set_add(prover *p, prove_set *set, const void *bytes, size_t size);
 void tvm_prove_set_clear(prove_set *set);
 
+/* ---- global.c ---- */
+
+/* Races on global memory, into p->proof->global. */
+void tvm_prove_global(prover *p);
+
 /* ---- prove.c ---- */
 
 /* What is missing; the first one stays, but that a refutation takes its place. */

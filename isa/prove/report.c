@@ -24,4 +24,5 @@ void tvm_proof_add(tvm_text *text, const tvm_ir_program *program, uint32_t kerne
     const tvm_ir_kernel *k = &program->kernels[kernel];
     add_part(text, program, k, &proof->races, "races");
     add_part(text, program, k, &proof->deadlocks, "deadlocks");
+    add_part(text, program, k, &proof->global, "global memory");
 }

@@ -233,7 +233,7 @@ static PyObject *kernel_prove(PyObject *self, PyObject *unused) {
     status = tvm_prove_kernel(on, &proof, &report);
     Py_END_ALLOW_THREADS;
     if (status) return py_raise(kernel->state, status, kernel->state->contexts[PY_INTERPRETER]);
-    PyObject *result = Py_BuildValue("iis", (int)proof.races, (int)proof.deadlocks, report);
+    PyObject *result = Py_BuildValue("iiis", (int)proof.races, (int)proof.deadlocks, (int)proof.global, report);
     free(report);
     return result;
 }
@@ -302,7 +302,7 @@ static PyMethodDef kernel_methods[] = {
     {"prepare", kernel_prepare, METH_O,
      "prepare($self, device, /)\n--\n\n"
      "Translates and loads now, so that the first launch does not; of an entry all variants."},
-    {"_prove", kernel_prove, METH_NOARGS, "_prove($self, /)\n--\n\n(races, deadlocks, report)"},
+    {"_prove", kernel_prove, METH_NOARGS, "_prove($self, /)\n--\n\n(races, deadlocks, global, report)"},
     {"_info", kernel_info, METH_O,
      "_info($self, device, /)\n--\n\n(target, threads, shared_bytes, registers, local_bytes)"},
     {NULL, NULL, 0, NULL}};

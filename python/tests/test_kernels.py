@@ -88,13 +88,19 @@ def test_info(axpy):
 def test_prove(axpy):
     proof = axpy.prove()
     assert proof.races is tilusvm.Verdict.PROVED and proof.deadlocks is tilusvm.Verdict.PROVED
-    assert proof.report == "axpy: races: proved\naxpy: deadlocks: proved\n"
+    assert proof.global_races is tilusvm.Verdict.PROVED
+    assert proof.report == "axpy: races: proved\naxpy: deadlocks: proved\naxpy: global memory: proved\n"
     racy = tilusvm.assemble(
         ".vasm 7\n.kernel k(y: global f32[64])\n.warps 2\n.grid 1\n%s = alloc-shared f32[64]\n"
         "store-shared %s, alloc-register(f32[64], spatial(64), init 1.0)\n"
         "store-global y, load-shared(%s, flatten(column_spatial(2, 32)))\n.end\n"
     )
     assert racy.k.prove().races is tilusvm.Verdict.FOUND
+    common = tilusvm.assemble(
+        ".vasm 7\n.kernel k(y: global f32[64])\n.warps 2\n.grid 2\n"
+        "store-global y, alloc-register(f32[64], spatial(64), init 1.0)\n.end\n"
+    )
+    assert common.k.prove().global_races is tilusvm.Verdict.FOUND
 
 
 def test_variant_of_an_entry():

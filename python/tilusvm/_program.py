@@ -38,7 +38,7 @@ class Verdict(enum.IntEnum):
     """Of a proof, the worst last."""
 
     PROVED = 0  #: there are none, whatever the arguments of the launch
-    CONDITIONAL = 1  #: there are none, if what the kernel waits for comes from other blocks in the end
+    CONDITIONAL = 1  #: there are none, if what the report says is so
     OPEN = 2  #: not proved: the report says what is missing
     FOUND = 3  #: every block that runs, and meets no fault before, has what the report says
 
@@ -48,7 +48,8 @@ class Proof(NamedTuple):
 
     races: Verdict  #: on shared memory
     deadlocks: Verdict
-    report: str  #: two lines for each kernel, as tvm-as --prove prints them
+    report: str  #: three lines for each kernel, as tvm-as --prove prints them
+    global_races: Verdict  #: races on global memory
 
 
 class _Signature:
@@ -111,10 +112,10 @@ class Kernel(_native.Kernel):
         return KernelInfo(*self._info(device))
 
     def prove(self) -> Proof:
-        """Looks for races on shared memory and for deadlocks, as tvm-as --prove does; tvm-memory(7) says what is
-        proved, and of what."""
-        races, deadlocks, report = self._prove()
-        return Proof(Verdict(races), Verdict(deadlocks), report)
+        """Looks for races on shared and on global memory and for deadlocks, as tvm-as --prove does; tvm-memory(7) says
+        what is proved, and of what."""
+        races, deadlocks, global_races, report = self._prove()
+        return Proof(Verdict(races), Verdict(deadlocks), report, Verdict(global_races))
 
     def _index(self, param: str | int) -> int:
         if isinstance(param, int):
