@@ -25,14 +25,26 @@ tvm_packing tvm_slot_packing(const kernel_state *k, uint32_t slot) {
     return temporary_of(k, slot) ? TVM_PACKING_LINEAR : (tvm_packing)k->kernel->slots[slot].packing;
 }
 
+static bool insn_writes_global(const tvm_ir_kernel *kernel, const tvm_insn *insn, uint32_t slot) {
+    if (!(tvm_op(insn->op)->effects & TVM_EFFECT_WRITE_GLOBAL)) return false;
+    const tvm_operand *operands = tvm_operands(kernel, insn);
+    for (uint32_t o = 0; o < insn->count; o++)
+        if (operands[o].kind == TVM_OPERAND_SLOT && tvm_global_alias(kernel, operands[o].value, slot))
+            return true;
+    return false;
+}
+
 bool tvm_writes_global(const tvm_ir_kernel *kernel, uint32_t slot) {
+    for (uint32_t i = 0; i < kernel->insn_count; i++)
+        if (insn_writes_global(kernel, &kernel->insns[i], slot)) return true;
+    return false;
+}
+
+bool tvm_threads_write_global(const tvm_ir_kernel *kernel, uint32_t slot) {
     for (uint32_t i = 0; i < kernel->insn_count; i++) {
         const tvm_insn *insn = &kernel->insns[i];
-        if (!(tvm_op(insn->op)->effects & TVM_EFFECT_WRITE_GLOBAL)) continue;
-        const tvm_operand *operands = tvm_operands(kernel, insn);
-        for (uint32_t o = 0; o < insn->count; o++)
-            if (operands[o].kind == TVM_OPERAND_SLOT && tvm_global_alias(kernel, operands[o].value, slot))
-                return true;
+        bool is_bulk = insn->op == TVM_OP_STORE_BULK || insn->op == TVM_OP_REDUCE_BULK;
+        if (!is_bulk && insn_writes_global(kernel, insn, slot)) return true;
     }
     return false;
 }

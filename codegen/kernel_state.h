@@ -60,6 +60,7 @@ typedef struct shared_need {
 typedef struct bulk_ways {
     bool by_engine;        /* some by the copy engine, which writes through the asynchronous proxy */
     bool stores_by_engine; /* some of store-bulk by the copy engine */
+    bool reads_by_engine;  /* the copy engine reads shared memory: those, or copy-cluster */
     bool by_threads;       /* some of copy-bulk by threads */
     /* Of each instruction: the warps, of those that do it, that may have written to shared memory since a
      * fence of theirs. */
@@ -115,5 +116,7 @@ tvm_packing tvm_slot_packing(const kernel_state *k, uint32_t slot);
 
 /* Does the kernel write the global tensor? */
 bool tvm_writes_global(const tvm_ir_kernel *kernel, uint32_t slot);
+/* Do its threads, by other instructions than store-bulk and reduce-bulk? */
+bool tvm_threads_write_global(const tvm_ir_kernel *kernel, uint32_t slot);
 
 #endif

@@ -145,11 +145,15 @@ static inline void ptx_bulk_start(ptx_machine *m, const ptx_insn *insn, unsigned
     ptx_engine_claims(to, address, bytes, (uint16_t)(PTX_ENGINE + (b - to->mbarriers)));
 }
 
-static inline void ptx_engine_sees(const ptx_machine *m, const ptx_insn *insn, uint64_t address,
+/* For thread t, which starts the copy: what threads of its warp have fenced a barrier of the warp tells it.
+ */
+static inline void ptx_engine_sees(const ptx_machine *m, const ptx_insn *insn, unsigned t, uint64_t address,
                                    uint32_t bytes) {
     for (uint64_t i = address; i < address + bytes; i++)
-        ptx_must(m->proxy[i] == PTX_VISIBLE, "ptx: the copy engine does not see what was written: %s",
-                 insn->text);
+        ptx_must(m->proxy[i] == PTX_VISIBLE ||
+                     (m->proxy[i] == PTX_FENCED && (m->writer[i] - 1U) / 32 == t / 32 &&
+                      m->seen[i] >> (t / 32) & 1),
+                 "ptx: the copy engine does not see what was written: %s", insn->text);
 }
 
 /* cp.async.bulk.shared::cluster.shared::cta.mbarrier: [shared], [shared], bytes, [mbarrier]; to the block
@@ -167,7 +171,7 @@ static inline void ptx_bulk_move(ptx_machine *m, const ptx_insn *insn, unsigned 
     ptx_must(to >= PTX_SHARED_BASE && to + bytes <= PTX_SHARED &&
                  (is_global || (from >= PTX_SHARED_BASE && from + bytes <= PTX_SHARED)),
              "ptx: a copy outside of shared memory: %s", insn->text);
-    if (!is_global) ptx_engine_sees(m, insn, from, bytes);
+    if (!is_global) ptx_engine_sees(m, insn, t, from, bytes);
     ptx_bulk copy = {.address = to, .bytes = bytes, .barrier = b->address};
     copy.from = is_global ? (const uint8_t *)(uintptr_t)from : m->shared + from;
     if (is_global && !ptx_allowed(m, insn, copy.from, bytes, t)) return;
@@ -185,7 +189,7 @@ static inline void ptx_bulk_store_start(ptx_machine *m, const ptx_insn *insn, un
     const ptx_tensor_map *map = (const ptx_tensor_map *)(uintptr_t)ptx_get(m, target->reg[0], t);
     uint32_t bytes = ptx_box_elements(map) * map->element_bytes;
     ptx_bulk_check(insn, t, map, target->count - 1, address);
-    ptx_engine_sees(m, insn, address, bytes);
+    ptx_engine_sees(m, insn, t, address, bytes);
     ck_assert_uint_lt(m->store_count, PTX_BULK);
     ptx_bulk_store *store = &m->stores[m->store_count++];
     *store = (ptx_bulk_store){.map = map, .address = address, .thread = t, .group = m->store_groups[t]};

@@ -9,12 +9,13 @@
 void tvm_emit_proxy_fence(emitter *e) {
     if (!e->k->wgmma->used && !e->k->bulk.by_engine) return;
     bool unfenced = e->k->bulk.by_threads || e->k->bulk.unfenced[e->k->insn - e->k->kernel->insns];
-    if (unfenced) tvm_emit(e, "fence.proxy.async.shared::cta;");
+    if (unfenced) tvm_emit(e, "fence.proxy.async.shared::%s;", e->stores_far ? "cluster" : "cta");
 }
 
 /* What threads copied arrives without a word of theirs: who waited for it tells the asynchronous proxy. */
 void tvm_emit_bulk_arrived(emitter *e) {
-    if (e->k->bulk.by_threads && e->k->wgmma->used) tvm_emit(e, "fence.proxy.async.shared::cta;");
+    if (e->k->bulk.by_threads && (e->k->wgmma->used || e->k->bulk.reads_by_engine))
+        tvm_emit(e, "fence.proxy.async.shared::cta;");
 }
 
 void tvm_emit_barrier(emitter *e) {
@@ -59,6 +60,7 @@ tvm_status tvm_emit_SYNC(emitter *e, const tvm_insn *insn) {
 
 tvm_status tvm_emit_SYNC_WARP(emitter *e, const tvm_insn *insn) {
     (void)insn;
+    if (e->team.warps == 1) tvm_emit_proxy_fence(e);
     tvm_emit(e, "bar.warp.sync 0xffffffff;");
     return TVM_OK;
 }

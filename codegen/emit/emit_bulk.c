@@ -316,6 +316,8 @@ static void store_by_engine(emitter *e, const bulk_operands *o, bulk_way way, bu
     engine g = open_engine(e, o, plan, row);
     uint32_t behind = tvm_new_label(e);
     g.leader = tvm_emit_elect(e, behind);
+    if (tvm_threads_write_global(e->k->kernel, o->tile.global->value))
+        tvm_emit(e, "@%s fence.proxy.async.global;", g.leader.name);
     reg stores = begins(e, o, plan, g.leader);
     for (uint32_t n = 0; n < plan->count; n++) {
         uint32_t from = place_box(e, o, plan, &g, n, coordinates);

@@ -6,6 +6,10 @@
 
 /* Does the instruction read or write another block's tile at once? (copy-cluster does later.) */
 bool tvm_cluster_access(const tvm_ir_kernel *kernel, const tvm_insn *insn);
+/* May the kernel's threads store to the shared memory of other blocks? Asked before any code is written:
+ * where the instruction stands more may be known, so that a copy that counts here may be the engine's there.
+ */
+bool tvm_stores_far(emitter *e);
 /* Traps where the rank, an expression, is none of the cluster's; true: it is tested. */
 bool tvm_emit_cluster_guard(emitter *e, uint32_t rank);
 /* What an address of shared memory (%r) is in the block of that rank, for accesses of .shared::cluster. */

@@ -188,6 +188,22 @@ static void by_threads(emitter *e, tiles *t, bool guarded, const char *why) {
                 8 * t->from.tile.bytes, 2 * turns, -1, refused);
 }
 
+bool tvm_stores_far(emitter *e) {
+    bool far = false;
+    for (uint32_t i = 0; i < e->k->kernel->insn_count && !far; i++) {
+        const tvm_insn *insn = &e->k->kernel->insns[i];
+        far = insn->op != TVM_OP_LOAD_CLUSTER && tvm_cluster_access(e->k->kernel, insn);
+        if (insn->op != TVM_OP_COPY_CLUSTER) continue;
+        char why[WHY_MAX];
+        tiles t;
+        open_tiles(e, insn, &t);
+        run *runs = malloc(t.elements * sizeof *runs);
+        far = !runs || find_runs(e, &t, runs, why) == 0;
+        free(runs);
+    }
+    return far && tvm_cluster_blocks(e->k->kernel) > 1;
+}
+
 tvm_status tvm_emit_COPY_CLUSTER(emitter *e, const tvm_insn *insn) {
     tiles t;
     char why[WHY_MAX] = "";

@@ -13,6 +13,7 @@
 enum { SUSPEND_HINT = 10000000 };
 
 void tvm_mbarriers_begin(emitter *e) {
+    e->stores_far = tvm_stores_far(e);
     for (uint32_t i = 0; i < e->k->kernel->insn_count; i++) {
         const tvm_insn *insn = &e->k->kernel->insns[i];
         if (insn->op != TVM_OP_ALLOC_BARRIER || e->k->slots[insn->result].named.first) continue;
@@ -144,9 +145,10 @@ static bool meet(emitter *e, const tvm_operand *operands, const char *what) {
 /* Does a block read what another one of its cluster writes: shared memory of another block, or a global
  * tensor that the kernel writes? put-global and take-global see to it themselves. */
 static bool tells_cluster(const emitter *e) {
+    if (e->stores_far) return true;
     for (uint32_t i = 0; i < e->k->kernel->insn_count; i++) {
         const tvm_insn *insn = &e->k->kernel->insns[i];
-        if (tvm_cluster_access(e->k->kernel, insn)) return true;
+        if (insn->op == TVM_OP_LOAD_CLUSTER) return true;
         if (!(tvm_op(insn->op)->effects & TVM_EFFECT_READ_GLOBAL) || insn->op == TVM_OP_TAKE_GLOBAL) continue;
         const tvm_operand *operands = tvm_operands(e->k->kernel, insn);
         for (uint32_t o = 0; o < insn->count; o++)

@@ -22,11 +22,12 @@ void tvm_bulk_ways_find(kernel_state *k) {
         bulk_run run;
         if (insn->op == TVM_OP_STORE_BULK || insn->op == TVM_OP_REDUCE_BULK) {
             /* where it stands more may be known of its indices than here */
-            if (tvm_target_has(k->target, TVM_HAS_BULK)) k->bulk.by_engine = k->bulk.stores_by_engine = true;
+            if (tvm_target_has(k->target, TVM_HAS_BULK))
+                k->bulk.by_engine = k->bulk.stores_by_engine = k->bulk.reads_by_engine = true;
             continue;
         }
         if (insn->op == TVM_OP_COPY_CLUSTER && tvm_target_has(k->target, TVM_HAS_BULK))
-            k->bulk.by_engine = true;
+            k->bulk.by_engine = k->bulk.reads_by_engine = true;
         if (insn->op != TVM_OP_COPY_BULK) continue;
         bulk_operands o = tvm_bulk_operands(k, insn);
         if (tvm_bulk_plan_make(k, &o.tile, BULK_LOAD, &plan, why) ||

@@ -18,6 +18,7 @@ typedef uint32_t warp_set;
 typedef struct fences {
     kernel_state *k;
     warp_set active; /* the warps that do the instruction */
+    uint32_t team;   /* how many of them are a team */
 } fences;
 
 /* The memory of a shared tensor, or of what it is a view of. */
@@ -87,9 +88,11 @@ static bool writes(const kernel_state *k, const tvm_insn *insn) {
     return !has_tensor;
 }
 
-/* Does every thread come to a fence there, where one is needed? */
-static bool fences_at(const tvm_insn *insn) {
-    return tvm_insn_class(insn) == TVM_CLASS_ORDER && tvm_op(insn->op)->effects & TVM_EFFECT_BARRIER;
+/* Does every thread come to a fence there, where one is needed? To a team of one warp a barrier of the warp
+ * is one of the team: tvm_emit_SYNC_WARP. */
+static bool fences_at(const fences *f, const tvm_insn *insn) {
+    if (tvm_insn_class(insn) != TVM_CLASS_ORDER) return false;
+    return tvm_op(insn->op)->effects & TVM_EFFECT_BARRIER || (insn->op == TVM_OP_SYNC_WARP && f->team == 1);
 }
 
 static warp_set warps_of(uint32_t first, uint32_t end) {
@@ -114,8 +117,9 @@ static void step(void *context, uint32_t at, void *state) {
     if (tvm_insn_class(insn) == TVM_CLASS_SECTION) {
         tvm_role role = tvm_role_of(f->k->kernel, insn);
         f->active = warps_of(role.first, role.end);
+        f->team = role.by;
     }
-    if (fences_at(insn)) *written &= ~f->active;
+    if (fences_at(f, insn)) *written &= ~f->active;
     if (is_written) *written |= f->active;
 }
 
@@ -123,10 +127,11 @@ static void leave_role(void *context, void *state) {
     fences *f = context;
     (void)state;
     f->active = warps_of(0, f->k->kernel->warps);
+    f->team = f->k->kernel->warps;
 }
 
 tvm_status tvm_proxy_plan(kernel_state *k) {
-    fences f = {.k = k, .active = warps_of(0, k->kernel->warps)};
+    fences f = {.k = k, .active = warps_of(0, k->kernel->warps), .team = k->kernel->warps};
     const tvm_paths paths = {.kernel = k->kernel,
                              .context = &f,
                              .size = sizeof(warp_set),
