@@ -60,6 +60,8 @@ static inline void ptx_peers_make(ptx_machine *m, const tvm_module *module, cons
         peer->peer_count = blocks;
         peer->rank = r;
         peer->steps_most = m->steps_most;
+        peer->watch = m->watch;
+        peer->watcher = m->watcher;
         peer->place[0] = r % cluster[0];
         peer->place[1] = r / cluster[0] % cluster[1];
         peer->place[2] = r / cluster[0] / cluster[1];

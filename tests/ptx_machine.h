@@ -401,6 +401,7 @@ static inline bool ptx_step(ptx_machine *m, ptx_part *part) {
         part->gathers = true;
         return true;
     }
+    if (m->watch) m->watch(m->watcher, m, insn);
     if (ptx_is(op, "barrier")) { /* who waits has arrived just before */
         ptx_must(ptx_is(insn->part[1], "cluster") && m->peer_count > 0, "ptx: unknown %s", insn->text);
         part->waits = part->meets = ptx_is(insn->part[2], "wait");

@@ -176,6 +176,9 @@ typedef struct ptx_machine {
     uint8_t *proxy;     /* of each byte of shared memory: does the async proxy see it? ptx_proxy */
     ptx_insn *insns;
     size_t insn_count, insn_capacity;
+    /* Called before an instruction is done, by the warps that run; NULL: nobody watches. */
+    void (*watch)(void *watcher, struct ptx_machine *m, const ptx_insn *insn);
+    void *watcher;
 } ptx_machine;
 
 static const char ptx_endless[] = "no end is in sight";

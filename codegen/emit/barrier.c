@@ -4,15 +4,16 @@
 
 #include "wgmma_impl.h"
 
-/* wgmma reads shared memory through the asynchronous proxy, and TMA writes it so (PTX ISA,
- * "Proxies"). */
+/* fence TO_ENGINE, TO_ENGINE_FAR: wgmma reads shared memory through the asynchronous proxy, and TMA writes it
+ * so (PTX ISA, "Proxies"). */
 void tvm_emit_proxy_fence(emitter *e) {
     if (!e->k->wgmma->used && !e->k->bulk.by_engine) return;
     bool unfenced = e->k->bulk.by_threads || e->k->bulk.unfenced[e->k->insn - e->k->kernel->insns];
     if (unfenced) tvm_emit(e, "fence.proxy.async.shared::%s;", e->stores_far ? "cluster" : "cta");
 }
 
-/* What threads copied arrives without a word of theirs: who waited for it tells the asynchronous proxy. */
+/* fence COPIED_TO_ENGINE: what threads copied arrives without a word of theirs: who waited for it tells the
+ * asynchronous proxy. */
 void tvm_emit_bulk_arrived(emitter *e) {
     if (e->k->bulk.by_threads && (e->k->wgmma->used || e->k->bulk.reads_by_engine))
         tvm_emit(e, "fence.proxy.async.shared::cta;");
@@ -35,6 +36,7 @@ static void barrier_text(emitter *e, char text[32]) {
         snprintf(text, 32, "%u, %u", e->barrier, tvm_team_threads(e->team));
 }
 
+/* fence TEAM_BARRIER */
 void tvm_emit_thread_barrier(emitter *e) {
     char text[32];
     e->scratch_read = 0;
@@ -42,6 +44,7 @@ void tvm_emit_thread_barrier(emitter *e) {
     tvm_emit(e, "bar.sync %s;", text);
 }
 
+/* fence TEAM_BARRIER */
 reg tvm_emit_barrier_vote(emitter *e, const char *operation, reg vote) {
     char text[32];
     reg all = tvm_new_pred(e);
@@ -58,6 +61,7 @@ tvm_status tvm_emit_SYNC(emitter *e, const tvm_insn *insn) {
     return TVM_OK;
 }
 
+/* fence WARP_BARRIER; where the warp is the team, fence TO_ENGINE_WARP */
 tvm_status tvm_emit_SYNC_WARP(emitter *e, const tvm_insn *insn) {
     (void)insn;
     if (e->team.warps == 1) tvm_emit_proxy_fence(e);

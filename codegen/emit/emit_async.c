@@ -472,6 +472,7 @@ tvm_status tvm_emit_COPY_ASYNC(emitter *e, const tvm_insn *insn) {
     return tvm_emit_thread_copy(e, &operands, &is_async);
 }
 
+/* fence COPY_GROUP */
 tvm_status tvm_emit_COMMIT_GROUP(emitter *e, const tvm_insn *insn) {
     (void)insn;
     tvm_emit(e, "cp.async.commit_group;");

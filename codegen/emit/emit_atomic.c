@@ -129,7 +129,7 @@ static reg negated(emitter *e, const atomic *a, reg bits, unsigned width) {
     return d;
 }
 
-/* ---- one instruction ---- */
+/* ---- one instruction: fence ATOMIC_ORDER ---- */
 
 /* "add.noftz.f16x2": operation and type of an access of `width` bits. */
 static const char *suffix(const atomic *a, unsigned width, char text[32]) {

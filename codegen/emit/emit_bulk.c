@@ -67,8 +67,8 @@ static bool plan_part(emitter *e, const bulk_operands *o, const block_group *gro
 
 /* ---- by the copy engine ---- */
 
-/* The address of the map, the parameter of that row, as %rd; a thread of the block has it fetched at kernel
- * entry. */
+/* fence TENSOR_MAP: the address of the map, the parameter of that row, as %rd; a thread of the block has it
+ * fetched at kernel entry. */
 static reg map_address(emitter *e, uint32_t row) {
     uint32_t before = e->next_rd;
     reg param = tvm_pure(e, 'd', "mov.b64 $, param_%u;", row);
@@ -174,6 +174,7 @@ static uint32_t place_box(emitter *e, const bulk_operands *o, const bulk_plan *p
            tvm_shared_bytes_of(&plan->tile, plan->tile.constant + tvm_shared_linear(&plan->tile, at));
 }
 
+/* fence BULK_LANDED, BULK_OVER_READ, MULTICAST */
 static void start_box(emitter *e, const bulk_operands *o, const bulk_plan *plan, const engine *g,
                       const mbarrier *barrier, uint32_t n) {
     char coordinates[96];
@@ -214,6 +215,7 @@ static void aim(emitter *e, const block_group *group, const part_of_tile *part, 
     g->shared = shared;
 }
 
+/* fence GLOBAL_TO_ENGINE */
 static void by_engine(emitter *e, const bulk_operands *whole, const block_group *group,
                       const part_of_tile *part, bulk_plan *plan, uint32_t row) {
     char name[96];
@@ -244,7 +246,7 @@ static void by_engine(emitter *e, const bulk_operands *whole, const block_group 
 
 /* ---- by the threads ---- */
 
-/* Each thread adds an arrival to the phase, which comes when its copies have. */
+/* fence COPY_ARRIVAL: each thread adds an arrival to the phase, which comes when its copies have. */
 static tvm_status by_threads(emitter *e, const bulk_operands *o, const char *why) {
     char refused[BULK_WHY_MAX + 32];
     snprintf(refused, sizeof refused, "cp.async.bulk.tensor: %s", why);
@@ -307,7 +309,7 @@ static reg begins(emitter *e, const bulk_operands *o, const bulk_plan *plan, reg
     return leader;
 }
 
-/* Each is a group of its own. */
+/* fence TO_ENGINE, ENGINE_OVER_THREADS. Each is a group of its own. */
 static void store_by_engine(emitter *e, const bulk_operands *o, bulk_way way, bulk_plan *plan, uint32_t row) {
     char name[64], coordinates[96];
     const char *reduce = way == BULK_ADD ? ".reduce" : "", *add = way == BULK_ADD ? ".add" : "";
@@ -365,7 +367,8 @@ tvm_status tvm_emit_REDUCE_BULK(emitter *e, const tvm_insn *insn) {
     return store_tile(e, tvm_operands(e->k->kernel, insn) + 1, BULK_ADD);
 }
 
-/* The groups are those of the thread that started them; the others have none, and wait for it at the barrier.
+/* fence BULK_STORED, BULK_STORE_READ: the groups are those of the thread that started them; the others have
+ * none, and wait for it at the barrier.
  */
 tvm_status tvm_emit_WAIT_BULK(emitter *e, const tvm_insn *insn) {
     const tvm_operand *operands = tvm_operands(e->k->kernel, insn);

@@ -13,7 +13,7 @@
 /* Bytes that a thread makes zeros at a time. */
 enum { CHUNK = 16 };
 
-/* Where `inside` does not hold; the threads of a warp go through the loop together. */
+/* fence TO_ENGINE: where `inside` does not hold; the threads of a warp go through the loop together. */
 static void make_zeros(emitter *e, const bulk_run *r, reg inside, reg shared, uint32_t plus) {
     uint32_t behind = tvm_new_label(e), again = tvm_new_label(e), step = CHUNK * tvm_team_threads(e->team);
     reg done = tvm_new_r(e), at = tvm_new_r(e), to = tvm_new_r(e), zero = tvm_new_r(e);
@@ -34,6 +34,7 @@ static void make_zeros(emitter *e, const bulk_run *r, reg inside, reg shared, ui
     tvm_text_add(&e->body, "$L%u:\n", behind);
 }
 
+/* fence GLOBAL_TO_ENGINE, BULK_LANDED, BULK_OVER_READ */
 bool tvm_emit_bulk_run(emitter *e, const bulk_tile *tile, const tvm_operand *barrier,
                        const tvm_operand *evict) {
     static const uint32_t none[TVM_MAX_RANK] = {0};

@@ -36,6 +36,7 @@ static bool may_reach_at_end(const emitter *e) {
     return false;
 }
 
+/* fence CLUSTER_BARRIER */
 void tvm_emit_cluster_meet(emitter *e) {
     tvm_emit(e, "barrier.cluster.arrive.release.aligned;");
     tvm_emit(e, "barrier.cluster.wait.acquire.aligned;");

@@ -119,6 +119,7 @@ static reg open_address(emitter *e, shared_access *s) {
     return address;
 }
 
+/* fence FAR_COPY */
 static void by_engine(emitter *e, tiles *t, const run *runs, uint32_t count, bool guarded) {
     bool is_far = tvm_cluster_blocks(e->k->kernel) > 1;
     reg from = open_address(e, &t->from), to = open_address(e, &t->to), far = tvm_new_r(e);
@@ -174,6 +175,8 @@ static void copy_element(emitter *e, tiles *t, uint32_t first) {
              to.name, e->k->slots[t->to.tile.slot].shared_offset, operands);
 }
 
+/* fence FAR_ARRIVAL: the stores come with the team's next arrival, whose scope is the cluster
+ * (tvm_stores_far). */
 static void by_threads(emitter *e, tiles *t, bool guarded, const char *why) {
     char refused[WHY_MAX + 40];
     uint32_t threads = tvm_team_threads(e->team), turns = 0;

@@ -23,7 +23,7 @@ typedef struct drained {
     reg arrived, phases, parity, before;
 } drained;
 
-/* Until the phases of these parities have ended. */
+/* fence BLOCK_END: until the phases of these parities have ended. */
 static void wait(emitter *e, const drained *all, uint32_t count, bool before) {
     uint32_t again = tvm_new_label(e);
     reg done = tvm_new_pred(e), one = tvm_new_pred(e);
@@ -36,8 +36,8 @@ static void wait(emitter *e, const drained *all, uint32_t count, bool before) {
     tvm_emit(e, "@!%s bra $L%u;", done.name, again);
 }
 
-/* The arrivals have ended so many phases, the last of which may still wait for its bytes; then the one that
- * is on gets the arrivals that it lacks. */
+/* fence BLOCK_END: the arrivals have ended so many phases, the last of which may still wait for its bytes;
+ * then the one that is on gets the arrivals that it lacks. */
 static void drain(emitter *e, drained *all, uint32_t count, const char *first) {
     for (uint32_t i = 0; i < count; i++) {
         drained *d = &all[i];
@@ -95,7 +95,7 @@ static void by_first_warp(emitter *e) {
     tvm_text_add(&e->body, "$L%u:\n", behind);
 }
 
-/* Copies of one block may complete at another's mbarriers, and read its own memory. */
+/* fence BLOCK_END: copies of one block may complete at another's mbarriers, and read its own memory. */
 static void drain_all(emitter *e) {
     bool clusters = tvm_cluster_blocks(e->k->kernel) > 1;
     if (clusters)
@@ -106,6 +106,7 @@ static void drain_all(emitter *e) {
     if (clusters) tvm_emit_cluster_meet(e);
 }
 
+/* fence BLOCK_END */
 void tvm_emit_block_end(emitter *e) {
     if (e->k->bulk.stores_by_engine) tvm_emit(e, "cp.async.bulk.wait_group.read 0;");
     if (e->has_barriers && has_ledger(e))

@@ -167,9 +167,9 @@ tvm_status tvm_emit_STORE_GLOBAL(emitter *e, const tvm_insn *insn) {
 
 /* ---- put and take ---- */
 
-/* An element is there when its word is not zero, so that nothing else needs to be ordered. What is put is
- * taken in the same launch: it stays in the L2 cache, where else it would be written to memory among the
- * reads of what the kernel streams. */
+/* fence EXCHANGE: an element is there when its word is not zero, so that nothing else needs to be ordered.
+ * What is put is taken in the same launch: it stays in the L2 cache, where else it would be written to memory
+ * among the reads of what the kernel streams. */
 static void set_exchange(emitter *e, transfer *t) {
     static const tvm_operand last = {.kind = TVM_OPERAND_CONST, .value = TVM_EVICT_LAST};
     t->order = ".relaxed.gpu";
@@ -231,8 +231,8 @@ static reg least_word(emitter *e, transfer *t, const access *a, const reg units[
     return both;
 }
 
-/* Where several threads hold an element, all must have seen it before one empties it. The others of a warp
- * come together again, too: what follows may be done by whole warps. */
+/* fence EXCHANGE, WARP_BARRIER: where several threads hold an element, all must have seen it before one
+ * empties it. The others of a warp come together again, too: what follows may be done by whole warps. */
 static tvm_status take_planned(emitter *e, transfer *t, const access_plan *plan) {
     bool *started = calloc(e->slots[t->slot].words + (size_t)1, sizeof *started);
     reg(*units)[4] = calloc(plan->count + (size_t)1, sizeof *units);

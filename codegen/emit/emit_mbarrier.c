@@ -75,6 +75,7 @@ static const char *bit_of(emitter *e, const mbarrier *b, char text[16]) {
 
 /* ---- instructions ---- */
 
+/* fence MBARRIER_INIT */
 static void init_slot(emitter *e, const tvm_insn *insn, reg first) {
     const slot_plan *slot = &e->k->slots[insn->result];
     uint32_t count = tvm_mbarrier_arrivals(e->k, insn) * slot->team_arrivals;
@@ -97,7 +98,8 @@ static bool is_first(const emitter *e, const tvm_insn *insn) {
     return at == insn;
 }
 
-/* The fences are for other blocks of the cluster, and for copies that complete on an mbarrier. */
+/* fence MBARRIER_INIT: the fences are for other blocks of the cluster, and for copies that complete on an
+ * mbarrier. */
 tvm_status tvm_emit_ALLOC_BARRIER(emitter *e, const tvm_insn *insn) {
     const named_barriers *named = &e->k->slots[insn->result].named;
     char why[80];
@@ -125,7 +127,7 @@ static reg far_address(emitter *e, const mbarrier *b, uint32_t rank) {
     return tvm_emit_cluster_address(e, near, rank);
 }
 
-/* At the barriers of bar; false: there are none for the slot. */
+/* fence NAMED_BARRIER: at the barriers of bar; false: there are none for the slot. */
 static bool meet(emitter *e, const tvm_operand *operands, const char *what) {
     const named_barriers *named = &e->k->slots[operands->value].named;
     if (!named->first) return false;
@@ -158,8 +160,9 @@ static bool tells_cluster(const emitter *e) {
     return false;
 }
 
-/* An arrival at another block's mbarrier. Where it tells of nothing but tiles that have been read, it needs
- * no fence: one for the cluster waits for all of the thread's writes to global memory. */
+/* fence FAR_ARRIVAL, FAR_ARRIVAL_OF_READS: an arrival at another block's mbarrier. Where it tells of nothing
+ * but tiles that have been read, it needs no fence: one for the cluster waits for all of the thread's writes
+ * to global memory. */
 static void arrive_far(emitter *e, const char *address, const char *speaks, uint32_t count) {
     tvm_emit(e, "@%s mbarrier.arrive%s.shared::cluster.b64 _, [%s], %u;", speaks,
              tells_cluster(e) ? ".release.cluster" : "", address, count);
@@ -188,7 +191,7 @@ static void count_arrival(emitter *e, const tvm_operand *operands, const mbarrie
              is_far ? "cluster.shared::cluster" : "cta.shared", address.name, plus, count);
 }
 
-/* rank: of the cluster's block whose mbarrier it is; of kind NONE: this one's. */
+/* fence BLOCK_MBARRIER. rank: of the cluster's block whose mbarrier it is; of kind NONE: this one's. */
 static mbarrier arrive(emitter *e, const tvm_operand *operands, const tvm_operand *rank) {
     uint32_t count = e->k->slots[operands->value].team_arrivals / e->team.warps;
     bool is_far = rank->kind != TVM_OPERAND_NONE && tvm_cluster_blocks(e->k->kernel) > 1;
@@ -234,7 +237,8 @@ static bool hears_cluster(const emitter *e, uint32_t slot) {
     return false;
 }
 
-/* All threads ask: who sees the end of a phase sees what came before its arrivals, and what copies brought.
+/* fence BLOCK_MBARRIER, FAR_ARRIVAL, BULK_LANDED, COPY_ARRIVAL: all threads ask: who sees the end of a phase
+ * sees what came before its arrivals, and what copies brought.
  */
 static void wait(emitter *e, const tvm_operand *operands, mbarrier b) {
     const char *parities = e->slots[operands->value].reg;

@@ -27,8 +27,8 @@ static semaphore find_semaphore(emitter *e, const tvm_insn *insn) {
     return s;
 }
 
-/* The acquire of one thread and the barrier order what the others do after it: causality order is transitive
- * (PTX ISA, "Memory Consistency Model"). In the other threads the loop ends at once. */
+/* fence SEMAPHORE: the acquire of one thread and the barrier order what the others do after it: causality
+ * order is transitive (PTX ISA, "Memory Consistency Model"). In the other threads the loop ends at once. */
 tvm_status tvm_emit_LOCK_SEMAPHORE(emitter *e, const tvm_insn *insn) {
     semaphore s = find_semaphore(e, insn);
     reg found = tvm_new_r(e), differs = tvm_new_pred(e);
@@ -44,7 +44,7 @@ tvm_status tvm_emit_LOCK_SEMAPHORE(emitter *e, const tvm_insn *insn) {
     return TVM_OK;
 }
 
-/* The barrier comes first: the release then covers what all threads wrote. */
+/* fence SEMAPHORE: the barrier comes first: the release then covers what all threads wrote. */
 tvm_status tvm_emit_RELEASE_SEMAPHORE(emitter *e, const tvm_insn *insn) {
     semaphore s = find_semaphore(e, insn);
     tvm_emit_barrier(e);
@@ -54,7 +54,8 @@ tvm_status tvm_emit_RELEASE_SEMAPHORE(emitter *e, const tvm_insn *insn) {
     return TVM_OK;
 }
 
-/* ---- programmatic dependent launch; where the target lacks it, launches never overlap ---- */
+/* ---- programmatic dependent launch (fence DEPENDENCY); where the target lacks it, launches never overlap
+ * ---- */
 
 static tvm_status dependency(emitter *e, const char *instruction, uint32_t flag) {
     char name[16], refused[64];

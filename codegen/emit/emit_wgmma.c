@@ -178,7 +178,7 @@ static uint32_t columns_of_one(const tvm_mma_types *types, uint32_t left) {
     return types->sums == TVM_MMA_I32 && left > 4 ? left & ~1u : left;
 }
 
-/* The products of step k. */
+/* fence PRODUCT: those of step k. */
 static void emit_step(emitter *e, const product *t, uint32_t k, const reg base[2], const wgmma_operand *a,
                       const wgmma_operand *b, bool zero, const column_sums *ones) {
     const products *all = &t->all;
@@ -202,7 +202,7 @@ static void emit_step(emitter *e, const product *t, uint32_t k, const reg base[2
     }
 }
 
-/* A group, or one a step: wgmma_waits.c. */
+/* fence PRODUCT. A group, or one a step: wgmma_waits.c. */
 static void emit_products(emitter *e, const product *t) {
     const products *all = &t->all;
     const mma_operands *o = operands_of(e->k, t);

@@ -3,6 +3,7 @@
 
 #include "wgmma_impl.h"
 
+/* fence PRODUCT */
 static void wait(emitter *e, unsigned pending) {
     tvm_emit(e, "wgmma.wait_group.sync.aligned %u;", pending);
     tvm_waits_end(&e->unfinished, pending);
