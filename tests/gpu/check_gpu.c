@@ -315,6 +315,7 @@ static bool run_all(suite *s, const char *only) {
                {"casts", gpu_add_casts, false},
                {"element-wise", gpu_add_elementwise, false},
                {"functions", gpu_add_math, true},
+               {"litmus", gpu_add_litmus, false},
                {"matmul", gpu_add_matmuls, true},
                {"matmul_lowbit", gpu_add_lowbits, true},
                {"moves", gpu_add_moves, false},
