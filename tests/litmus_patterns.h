@@ -8,7 +8,7 @@
 
 enum { PATTERN_CHANGES = 6 };
 
-/* A line of the trace that has `find` is dropped, or has `put` in the place of that. */
+/* A line of the trace that has `find` has `put` in the place of that, or is dropped where it is NULL. */
 typedef struct pattern_change {
     const char *find, *put;
 } pattern_change;
@@ -37,13 +37,13 @@ static const pattern_row patterns[] = {
                                             "store-shared %s, load-global(x, spatial(16, 8))\nsync\n"
                                             "store-global y, load-shared(%s, column_spatial(16, 8))\n",
      .shared = 32,
-     .lost = {{"bar.sync"}, {"bar.sync 0", "bar.arrive 0"}}},
+     .lost = {{"bar.sync", NULL}, {"bar.sync 0", "bar.arrive 0"}}},
     {.name = "WARP_BARRIER",
      .text = PARAMETERS("f32[4, 8]") ".warps 1\n.grid 1\n%s = alloc-shared f32[4, 8], row_major\n"
                                      "store-shared %s, load-global(x, spatial(4, 8))\nsync-warp\n"
                                      "store-global y, load-shared(%s, column_spatial(4, 8))\n",
      .shared = 32,
-     .lost = {{"bar.warp"}}},
+     .lost = {{"bar.warp", NULL}}},
     {.name = "NAMED_BARRIER",
      .text =
          PARAMETERS("f32[4, 8]") ".warps 2\n.grid 1\n%s = alloc-shared f32[4, 8], row_major\n"
@@ -52,7 +52,7 @@ static const pattern_row patterns[] = {
                                  "role take warps 1 to 2\nsync-barrier %met\n"
                                  "store-global y, load-shared(%s, column_spatial(4, 8))\nend\n",
      .shared = 32,
-     .lost = {{"bar.sync"}}},
+     .lost = {{"bar.sync", NULL}}},
     {.name = "BLOCK_MBARRIER",
      .text =
          PARAMETERS("f32[4, 8]") ".warps 2\n.grid 1\n%s = alloc-shared f32[4, 8], row_major\n"
@@ -61,29 +61,31 @@ static const pattern_row patterns[] = {
                                  "role take warps 1 to 2\nwait-barrier %full\n"
                                  "store-global y, load-shared(%s, column_spatial(4, 8))\nend\n",
      .shared = 32,
-     .lost = {{"bar.warp"},
-              {"mbarrier.arrive"},
+     .lost = {{"bar.warp", NULL},
+              {"mbarrier.arrive", NULL},
               {"mbarrier.arrive", "mbarrier.arrive.relaxed"},
-              {"mbarrier.try_wait"},
+              {"mbarrier.try_wait", NULL},
               {"mbarrier.try_wait", "mbarrier.try_wait.relaxed"}}},
     {.name = "COPY_GROUP",
      .text = PARAMETERS("f16[32, 64]") BLOCK TILE
      "copy-async %s, x\ncommit-group\nwait-group 0\nsync\n"
      "store-global y, load-shared(%s, column_spatial(16, 8).local(2, 8))\n",
      .shared = 128,
-     .lost = {{"cp.async.wait_group"}, {"cp.async.wait_group 0", "cp.async.wait_group 1"}, {"bar.sync"}}},
+     .lost = {{"cp.async.wait_group", NULL},
+              {"cp.async.wait_group 0", "cp.async.wait_group 1"},
+              {"bar.sync", NULL}}},
     {.name = "COPY_ARRIVAL",
      .text = "x: global f16[32, 66], y: global f16[32, 64])\n" BLOCK TILE "%full = alloc-barrier [1]\n"
              "copy-bulk %s, x, barrier %full\narrive-barrier %full\nwait-barrier %full\n"
              "store-global y, load-shared(%s, column_spatial(16, 8).local(2, 8))\n",
      .shared = 136,
-     .lost = {{"cp.async.mbarrier.arrive"}, {"mbarrier.try_wait"}}},
+     .lost = {{"cp.async.mbarrier.arrive", NULL}, {"mbarrier.try_wait", NULL}}},
     {.name = "CLUSTER_BARRIER",
      .text = PARAMETERS("f16[2, 32, 64]") PAIR TILE "store-shared %s, load-global(" OWN(
          "x") ", auto(32, 64))\nsync-cluster\n"
               "store-global " OWN("y") ", load-cluster(%s, 1 - cluster.rank, auto(32, 64))\n",
      .shared = 0,
-     .lost = {{"barrier.cluster.wait"}, {"arrive.release", "arrive.relaxed"}}},
+     .lost = {{"barrier.cluster.wait", NULL}, {"arrive.release", "arrive.relaxed"}}},
     {.name = "FAR_ARRIVAL", /* what threads store there; and elements of copy-cluster that are no runs */
      .text = PARAMETERS("f16[2, 32, 64]") PAIR TILE
      "%full = alloc-barrier [1]\nsync-cluster\n"
@@ -94,7 +96,7 @@ static const pattern_row patterns[] = {
      .shared = 72,
      .lost = {{"release.cluster.shared", "release.cta.shared"},
               {"acquire.cluster.shared", "acquire.cta.shared"},
-              {"bar.warp"}}},
+              {"bar.warp", NULL}}},
     {.name = "FAR_ARRIVAL",
      .text = PARAMETERS("f16[2, 32, 32]") PAIR
      "%s = alloc-shared f16[32, 32], row_major\n"
@@ -122,30 +124,32 @@ static const pattern_row patterns[] = {
                                              "arrive-barrier %full, rank 1 - cluster.rank\nwait-barrier %full\n",
      .shared = 4096,
      .performed = true,
-     .lost = {{"mbarrier.arrive"}}},
+     .lost = {{"mbarrier.arrive", NULL}}},
     {.name = "TO_ENGINE",
      .text =
          PARAMETERS("f16[32, 64]") BLOCK TILE "store-shared %s, " X "\nsync\nstore-bulk y, %s\nwait-bulk 0\n",
      .shared = 0,
-     .lost = {{"fence.proxy"}, {"shared::cta", "global"}, {"bar.sync"}}},
+     .lost = {{"fence.proxy", NULL}, {"shared::cta", "global"}, {"bar.sync", NULL}}},
     {.name = "TO_ENGINE_WARP",
      .text = PARAMETERS("f16[32, 64]") ".warps 1\n.grid 1\n" TILE "store-shared %s, " X
                                        "\nsync-warp\nstore-bulk y, %s\nwait-bulk 0\n",
      .shared = 0,
-     .lost = {{"fence.proxy"}, {"bar.warp"}}},
+     .lost = {{"fence.proxy", NULL}, {"bar.warp", NULL}}},
     {.name = "TO_ENGINE_FAR",
      .text = PARAMETERS("f16[2, 32, 64]") PAIR TILE
      "sync-cluster\n"
      "store-cluster %s, 1 - cluster.rank, load-global(" OWN("x") ", auto(32, 64))\nsync-cluster\n"
                                                                  "store-bulk " OWN("y") ", %s\nwait-bulk 0\n",
      .shared = 0,
-     .lost = {{"fence.proxy"}, {"async.shared::cluster", "async.shared::cta"}, {"barrier.cluster.wait"}}},
+     .lost = {{"fence.proxy", NULL},
+              {"async.shared::cluster", "async.shared::cta"},
+              {"barrier.cluster.wait", NULL}}},
     {.name = "COPIED_TO_ENGINE",
      .text =
          "x: global f16[32, 66], y: global f16[32, 64])\n" BLOCK TILE "%full = alloc-barrier [1]\n"
          "copy-bulk %s, x, barrier %full\narrive-barrier %full\nwait-barrier %full\nstore-bulk y, %s\nwait-bulk 0\n",
      .shared = 0,
-     .lost = {{"fence.proxy"}, {"mbarrier.try_wait"}}},
+     .lost = {{"fence.proxy", NULL}, {"mbarrier.try_wait", NULL}}},
     {.name = "GLOBAL_TO_ENGINE",
      .text = PARAMETERS("f16[32, 64]") BLOCK TILE
      "%full = alloc-barrier [1]\n"
@@ -154,7 +158,7 @@ static const pattern_row patterns[] = {
      "store-global y, load-shared(%s, auto(32, 64))\n",
      .shared = -1,
      .global = "x",
-     .lost = {{"fence.proxy.async.global"}, {"async.global", "async.shared::cta"}, {"bar.sync"}}},
+     .lost = {{"fence.proxy.async.global", NULL}, {"async.global", "async.shared::cta"}, {"bar.sync", NULL}}},
     {.name = "ENGINE_OVER_THREADS",
      .text = PARAMETERS("f32[32, 32]") BLOCK
      "%s = alloc-shared f32[32, 32]\n"
@@ -162,21 +166,21 @@ static const pattern_row patterns[] = {
      "reduce-bulk add, y, %s\nwait-bulk 0\n",
      .shared = -1,
      .global = "y",
-     .lost = {{"fence.proxy.async.global"}, {"bar.sync"}}},
+     .lost = {{"fence.proxy.async.global", NULL}, {"bar.sync", NULL}}},
     {.name = "BULK_LANDED",
      .text = PARAMETERS("f16[32, 64]") BLOCK TILE
      "%full = alloc-barrier [1]\n"
      "copy-bulk %s, x, barrier %full\narrive-barrier %full\nwait-barrier %full\n"
      "store-global y, load-shared(%s, auto(32, 64))\n",
      .shared = 0,
-     .lost = {{"mbarrier.try_wait"}}},
+     .lost = {{"mbarrier.try_wait", NULL}}},
     {.name = "MULTICAST",
      .text = PARAMETERS("f16[32, 64]") PAIR TILE
      "%full = alloc-barrier [1]\nsync-cluster\n"
      "copy-bulk %s, x, barrier %full, multicast all\narrive-barrier %full\nwait-barrier %full\n"
      "store-global y, load-shared(%s, auto(32, 64))\n",
      .shared = 0,
-     .lost = {{"mbarrier.try_wait"}}},
+     .lost = {{"mbarrier.try_wait", NULL}}},
     {.name = "FAR_COPY",
      .text = PARAMETERS("f16[2, 32, 64]") PAIR TILE
      "%in = alloc-shared f16[32, 64]\n%full = alloc-barrier [1]\n"
@@ -186,7 +190,7 @@ static const pattern_row patterns[] = {
               "arrive-barrier %full, rank 1 - cluster.rank\nwait-barrier %full\n"
               "store-global " OWN("y") ", load-shared(%in, auto(32, 64))\n",
      .shared = 0,
-     .lost = {{"fence.proxy"}, {"bar.sync"}}},
+     .lost = {{"fence.proxy", NULL}, {"bar.sync", NULL}}},
     {.name = "BULK_OVER_READ",
      .text = PARAMETERS("f16[2, 32, 64]") BLOCK TILE
      "%full = alloc-barrier [1]\n"
@@ -194,20 +198,20 @@ static const pattern_row patterns[] = {
      "store-global y[%i, 0, 0], load-shared(%s, auto(32, 64))\nsync\nend\n",
      .shared = 0,
      .performed = true,
-     .lost = {{"bar.sync"}}},
+     .lost = {{"bar.sync", NULL}}},
     {.name = "BULK_STORE_READ",
      .text = PARAMETERS("f16[32, 64]") BLOCK TILE
      "store-shared %s, " X "\nsync\nstore-bulk y, %s\nwait-bulk 0, read\n"
      "store-shared %s, " X "\nsync\nstore-bulk y, %s\nwait-bulk 0\n",
      .shared = 0,
-     .lost = {{"wait_group.read"}}},
+     .lost = {{"wait_group.read", NULL}}},
     {.name = "BULK_STORED",
      .text =
          PARAMETERS("f16[32, 64]") BLOCK TILE "store-shared %s, " X "\nsync\nstore-bulk y, %s\nwait-bulk 0\n"
                                               "store-global x, load-global(y, auto(32, 64))\n",
      .shared = -1,
      .global = "y",
-     .lost = {{"wait_group 0", "wait_group.read 0"}, {"bar.sync"}}},
+     .lost = {{"wait_group 0", "wait_group.read 0"}, {"bar.sync", NULL}}},
     {.name = "PRODUCT",
      .text = PARAMETERS("f16[64, 64]") BLOCK
      "%a = alloc-shared f16[64, 64]\n%b = alloc-shared f16[64, 64]\n"
@@ -215,7 +219,7 @@ static const pattern_row patterns[] = {
      "%c = mma %a, %b, alloc-register(f32[64, 64], spatial(4, 1).local(1, 8).mma.m16n8k16.C, init 0.0), k 64\nsync\n"
      "store-shared %b, load-global(y, auto(64, 64))\nstore-global y, cast(%c, f16)\n",
      .shared = 8192,
-     .lost = {{"wgmma.wait_group"}, {"fence.proxy"}}},
+     .lost = {{"wgmma.wait_group", NULL}, {"fence.proxy", NULL}}},
     {.name = "SEMAPHORE",
      .text = "x: global i32[128], y: global i32[129])\n" BLOCKS
              "if block.x == 0\nstore-global x, alloc-register(i32[128], spatial(128), init 5)\n"
@@ -228,7 +232,7 @@ static const pattern_row patterns[] = {
               {"ld.acquire", "ld.relaxed"},
               {"release.gpu", "release.cta"},
               {"acquire.gpu", "acquire.cta"},
-              {"bar.sync"}}},
+              {"bar.sync", NULL}}},
     {.name = "EXCHANGE",
      .text = PARAMETERS("f32[128]") BLOCKS
      "if block.x == 0\nput-global y, alloc-register(f32[128], spatial(128), init 5.0)\n"
@@ -250,7 +254,7 @@ static const pattern_row patterns[] = {
      .lost = {{"red.release", "red.relaxed"},
               {"atom.acquire", "atom.relaxed"},
               {"release.gpu", "release.cta"},
-              {"bar.sync"}}},
+              {"bar.sync", NULL}}},
 };
 
 #endif
