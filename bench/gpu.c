@@ -30,7 +30,7 @@ bool bench_ok(bench *b, tvm_status status, const char *what) {
 
 bool bench_driver_ok(bench *b, CUresult result, const char *what) {
     tvm_diags diags = {0};
-    tvm_status status = tvm_cuda_check(&b->driver, result, what, NULL, &diags);
+    tvm_status status = tvm_cuda_check(&b->driver, result, what, NULL, 0, &diags);
     if (status == TVM_OK) return true;
     if (status == TVM_FAULT) b->lost = true;
     bench_fail(b, "%s: %s", what, diags.count ? diags.items[0].message : "failed");

@@ -192,6 +192,7 @@ static bool row_fits(const tvm_kernel_abi *abi, const tvm_abi_param *param, cons
                tensors[param->index].clean == clean;
     case TVM_ABI_MULTIPROCESSORS:
     case TVM_ABI_TARGET:
+    case TVM_ABI_TURNS:
         return param->width == 4 && param->index == 0;
     case TVM_ABI_CAPABILITY:
         return param->width == 4 && param->index < TVM_CAPABILITY_COUNT;

@@ -7,7 +7,7 @@
 #include "program.h"
 
 enum {
-    TVM_ABI_DEVICE = 2 + TVM_CAPABILITY_COUNT + TVM_LIMIT_COUNT, /* rows of what the device gives */
+    TVM_ABI_DEVICE = 3 + TVM_CAPABILITY_COUNT + TVM_LIMIT_COUNT, /* rows of what device and context give */
     TVM_ABI_PARAMS = 2 * TVM_MAX_PARAMS + TVM_MAX_LAUNCH_TENSORS + TVM_ABI_DEVICE, /* rows */
     TVM_ABI_PARAM_BYTES = 4096,     /* PTX ISA, "Kernel Function Parameters": 4352 before PTX 8.1 */
     TVM_ABI_TENSOR_MAP_BYTES = 128, /* CUDA Driver API, CUtensorMap */
@@ -30,6 +30,7 @@ typedef enum tvm_abi_kind {
     TVM_ABI_TARGET,          /* the architecture that code is made for on the device: 80, 90, ... */
     TVM_ABI_CAPABILITY,      /* does it have capability `index`? 0 or 1 */
     TVM_ABI_LIMIT,           /* its limit `index` */
+    TVM_ABI_TURNS,           /* how many turns a thread may make; code that counts them has the row */
     TVM_ABI_KINDS
 } tvm_abi_kind;
 

@@ -91,11 +91,17 @@ tvm_status tvm_module_abi(const tvm_module *module, uint32_t **words, uint32_t *
  * none, is in their ABI. */
 tvm_status tvm_translate(const tvm_ir_program *program, tvm_target target, tvm_module **module,
                          tvm_diags *diags);
-/* The same, taking down what the prover claims (analysis/claims.h); the program has no pipelined loops, which
- * are translated as another program. */
+/* The same with options; none of them is what tvm_translate does. */
 struct tvm_claims;
-tvm_status tvm_translate_noting(const tvm_ir_program *program, tvm_target target, struct tvm_claims *claims,
-                                tvm_module **module, tvm_diags *diags);
+typedef struct tvm_translate_options {
+    bool counts_turns; /* the code counts the turns of its loops and what its waits ask, and traps where they
+                          are more than the launch allows (a row TVM_ABI_TURNS) */
+    /* analysis/claims.h: takes down what the prover claims; the program has no pipelined loops, which are
+     * translated as another program. NULL: nothing does. */
+    struct tvm_claims *claims;
+} tvm_translate_options;
+tvm_status tvm_translate_with(const tvm_ir_program *program, tvm_target target,
+                              const tvm_translate_options *options, tvm_module **module, tvm_diags *diags);
 void tvm_module_free(tvm_module *module);
 /* Bytes of shared memory that a block needs on the target: of the tensors that live at a time, and of what
  * reduce passes through it. More than tvm_target_shared_bytes: code for the target is without the kernel. */

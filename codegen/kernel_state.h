@@ -89,6 +89,8 @@ typedef struct kernel_state {
     struct groups *groups;     /* plan/groups.h */
     struct wgmma_plan *wgmma;  /* plan/wgmma.h */
     loop_plan *loops;          /* plan/unroll.h: by the insn of FOR */
+    bool counts_turns;         /* the code counts the turns of its loops, and what asks again */
+    struct turn_plan *turns;   /* plan/turns.h: by the insn of a loop; NULL: nothing is counted */
     bulk_ways bulk;            /* plan/bulk_ways.h */
     shared_need shared;        /* plan/shared_plan.h: of the block's team */
     shared_need role_shared[TVM_MAX_TEAMS];

@@ -6,11 +6,12 @@
 #include "shared_plan.h"
 
 static tvm_status translate(const tvm_ir_program *program, const tvm_lowered *lowered, tvm_target target,
-                            struct tvm_claims *claims, tvm_module **module_out, tvm_diags *diags) {
+                            const tvm_translate_options *options, tvm_module **module_out,
+                            tvm_diags *diags) {
     tvm_module *module = calloc(1, sizeof *module);
     if (!module) return tvm_diag_no_memory(diags);
     module->target = target;
-    module_text parts = {.claims = claims};
+    module_text parts = {.options = *options};
     if (lowered->program) program = lowered->program;
     tvm_status status = tvm_module_start(module, program) ? TVM_OK : tvm_diag_no_memory(diags);
     for (uint32_t k = 0; k < program->kernel_count && status == TVM_OK; k++)
@@ -30,15 +31,15 @@ static tvm_status translate(const tvm_ir_program *program, const tvm_lowered *lo
 
 tvm_status tvm_translate(const tvm_ir_program *program, tvm_target target, tvm_module **module,
                          tvm_diags *diags) {
-    return tvm_translate_noting(program, target, NULL, module, diags);
+    return tvm_translate_with(program, target, &(tvm_translate_options){.claims = NULL}, module, diags);
 }
 
-tvm_status tvm_translate_noting(const tvm_ir_program *program, tvm_target target, struct tvm_claims *claims,
-                                tvm_module **module, tvm_diags *diags) {
+tvm_status tvm_translate_with(const tvm_ir_program *program, tvm_target target,
+                              const tvm_translate_options *options, tvm_module **module, tvm_diags *diags) {
     tvm_lowered lowered;
     *module = NULL;
     tvm_status status = tvm_pipelines_lower(program, target, &lowered, diags);
-    if (status == TVM_OK) status = translate(program, &lowered, target, claims, module, diags);
+    if (status == TVM_OK) status = translate(program, &lowered, target, options, module, diags);
     tvm_lowered_free(&lowered);
     return status;
 }

@@ -19,7 +19,16 @@
 #include "tool.h"
 #include "vbc.h"
 
-enum { KEY_EMIT = 256, KEY_EXPLAIN, KEY_PTXAS, KEY_EMBED, KEY_JOBS, SASS_MS = 60000, PAGE_LIMIT = 1 << 20 };
+enum {
+    KEY_EMIT = 256,
+    KEY_EXPLAIN,
+    KEY_PTXAS,
+    KEY_EMBED,
+    KEY_JOBS,
+    KEY_TURNS,
+    SASS_MS = 60000,
+    PAGE_LIMIT = 1 << 20
+};
 
 typedef enum output_kind { EMIT_PTX, EMIT_CUBIN, EMIT_REPORT, EMIT_HTML, EMIT_KINDS } output_kind;
 static const char *const kind_names[EMIT_KINDS] = {"ptx", "cubin", "report", "html"};
@@ -29,7 +38,7 @@ static const tvm_file_kind file_kinds[EMIT_KINDS] = {TVM_FILE_PTX, TVM_FILE_CUBI
 typedef struct arguments {
     const char *input, *output, *target, *ptxas, *embed;
     output_kind kind;
-    bool explain, emit;
+    bool explain, emit, count_turns;
     unsigned jobs; /* 0: one a processor */
     tvm_source_options source;
     tvm_tool_files files;
@@ -75,6 +84,9 @@ static error_t parse_option(int key, char *text, struct argp_state *state) {
     case KEY_EXPLAIN:
         a->explain = true;
         return 0;
+    case KEY_TURNS:
+        a->count_turns = true;
+        return 0;
     case KEY_PTXAS:
         a->ptxas = text;
         return 0;
@@ -84,8 +96,10 @@ static error_t parse_option(int key, char *text, struct argp_state *state) {
         return 0;
     case ARGP_KEY_END:
         if (!a->input) argp_error(state, "no program is given");
-        if (a->embed && (a->emit || a->explain || a->target))
-            argp_error(state, "--embed writes bytecode: it goes without --emit, --explain and --target");
+        if (a->embed && (a->emit || a->explain || a->target || a->count_turns))
+            argp_error(
+                state,
+                "--embed writes bytecode: it goes without --emit, --explain, --target and --count-turns");
         if (!a->output) a->output = a->embed ? a->input : "-";
         if (!a->target) a->target = "sm_80";
         return 0;
@@ -103,6 +117,8 @@ static const struct argp_option options[] = {
     {"output", 'o', "FILE", 0, "write to FILE; - is standard output, the default", 0},
     {"explain", KEY_EXPLAIN, NULL, 0, "also report what was selected for each instruction, to standard error",
      0},
+    {"count-turns", KEY_TURNS, NULL, 0,
+     "write the code of launches that have a limit of turns, which counts those of its loops", 0},
     {"ptxas", KEY_PTXAS, "PATH", 0, "run this ptxas", 0},
     {"embed", KEY_EMBED, "TARGETS", 0,
      "put cubins for TARGETS, such as sm_80,sm_90a, and PTX for other GPUs into the bytecode file, in place of "
@@ -310,7 +326,8 @@ static tvm_status compile(arguments *a, tvm_diags *diags) {
     if (status == TVM_OK)
         status = tvm_source_read_file(a->input, &a->source, &a->files, NULL, &program, diags);
     if (status == TVM_OK) status = tvm_tool_writes(&a->files, a->output, file_kinds[a->kind], diags);
-    if (status == TVM_OK) status = tvm_translate(program, target, &module, diags);
+    const tvm_translate_options with = {.counts_turns = a->count_turns};
+    if (status == TVM_OK) status = tvm_translate_with(program, target, &with, &module, diags);
     if (status == TVM_OK) status = tvm_module_check(program, module, diags);
     if (status == TVM_OK) status = compile_ptx(program, module, a, diags);
     if (status == TVM_OK) status = write_output(program, module, a, diags);

@@ -456,6 +456,12 @@ const uint32_t *tvm_slot_shape(const tvm_ir_program *program, const tvm_slot *sl
     }
 }
 
+bool tvm_kernel_waits(const tvm_ir_kernel *kernel) {
+    for (uint32_t i = 0; i < kernel->insn_count; i++)
+        if (tvm_op(kernel->insns[i].op)->effects & TVM_EFFECT_WAIT) return true;
+    return false;
+}
+
 uint32_t tvm_launch_tensors(const tvm_ir_kernel *kernel, tvm_launch_tensor tensors[TVM_MAX_LAUNCH_TENSORS]) {
     uint32_t count = 0;
     for (uint32_t i = 0; i < kernel->insn_count && count < TVM_MAX_LAUNCH_TENSORS; i++) {

@@ -573,6 +573,9 @@ static inline uint32_t tvm_cluster_blocks(const tvm_ir_kernel *kernel) {
     return kernel->cluster[0] * kernel->cluster[1] * kernel->cluster[2];
 }
 
+/* Has it an instruction in which a block may wait for another one that is not of its cluster? */
+bool tvm_kernel_waits(const tvm_ir_kernel *kernel);
+
 /* May the kernel be launched on this target, an architecture (0: the interpreter) with these traits: has it
  * clusters where the kernel has any, and does no assume that reads the target alone refuse it? */
 bool tvm_kernel_is_for(const tvm_ir_kernel *kernel, uint32_t target, const tvm_target_traits *traits);

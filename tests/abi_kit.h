@@ -82,6 +82,9 @@ static inline void abi_set(const tvm_kernel_abi *abi, const uint64_t *values, co
         case TVM_ABI_LIMIT:
             rows[i] = (uint32_t)tvm_traits_limit(env->traits, param->index);
             break;
+        case TVM_ABI_TURNS:
+            rows[i] = UINT32_MAX;
+            break;
         default:
             ck_abort_msg("row %u of the ABI is of a kind that no test knows", i);
         }

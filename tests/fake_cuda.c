@@ -12,8 +12,9 @@
  *   FAKE_CUDA_CC       compute capability, "90" by default
  *   FAKE_CUDA_DEVICES  how many there are, 1 by default, at most 4
  *   FAKE_CUDA_MULTIPROCESSORS  132 by default
- *   FAKE_CUDA_NO_EARLY  set: no launch may overlap another one
- *   FAKE_CUDA_MEMORY   set: allocations and memsets are logged, too */
+ *   FAKE_CUDA_RESIDENT  blocks of a kernel that a multiprocessor runs at a time, or clusters that the GPU
+ * does, 2 by default FAKE_CUDA_NO_EARLY  set: no launch may overlap another one FAKE_CUDA_MEMORY   set:
+ * allocations and memsets are logged, too */
 #include "fake_objects.h"
 
 /* The driver's table asks for the first version, which cuda.h of CUDA 13 no longer declares. */
@@ -355,6 +356,33 @@ static void say_launch(const char *launch, void **params) {
     fclose(line);
     say("%s\n", text);
     free(text);
+}
+
+/* As a kernel of few registers and little shared memory. */
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, CUfunction function, int threads,
+                                                     size_t shared) {
+    (void)function, (void)shared;
+    ENTER_CONTEXT();
+    if (threads < 1) return CUDA_ERROR_INVALID_VALUE;
+    *blocks = setting("FAKE_CUDA_RESIDENT", 2);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuOccupancyMaxActiveClusters(int *clusters, CUfunction function, const CUlaunchConfig *config) {
+    (void)function;
+    ENTER_CONTEXT();
+    if (config->blockDimX < 1) return CUDA_ERROR_INVALID_VALUE;
+    *clusters = setting("FAKE_CUDA_RESIDENT", 2);
+    return CUDA_SUCCESS;
+}
+
+/* The launch itself checks nothing, to tell what the caller has checked. */
+CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
+                                   unsigned by, unsigned bz, unsigned shared, CUstream stream,
+                                   void **params) {
+    ENTER_CONTEXT();
+    say("together ");
+    return cuLaunchKernel(function, gx, gy, gz, bx, by, bz, shared, stream, params, NULL);
 }
 
 CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,

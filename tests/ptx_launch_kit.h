@@ -62,6 +62,7 @@ static inline void ptx_peers_make(ptx_machine *m, const tvm_module *module, cons
         peer->steps_most = m->steps_most;
         peer->watch = m->watch;
         peer->watcher = m->watcher;
+        peer->asks_again = m->asks_again;
         peer->place[0] = r % cluster[0];
         peer->place[1] = r / cluster[0] % cluster[1];
         peer->place[2] = r / cluster[0] / cluster[1];
@@ -102,6 +103,8 @@ static inline void ptx_launch(ptx_machine *m, const tvm_module *module, const tv
     abi_maps(&code->abi, program, kernel, env, values, tensors, maps);
     abi_set(&code->abi, values, tensors, env, maps, m->params, sizeof m->params / sizeof *m->params);
     memcpy(m->grid, env->grid, sizeof m->grid);
+    uint32_t turns = tvm_abi_find(&code->abi, TVM_ABI_TURNS, 0);
+    if (m->turns && turns != TVM_NONE) m->params[turns] = m->turns;
     ptx_peers_make(m, module, code);
     for (m->block[2] = 0; m->block[2] < m->grid[2]; m->block[2] += by[2])
         for (m->block[1] = 0; m->block[1] < m->grid[1]; m->block[1] += by[1])

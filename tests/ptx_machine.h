@@ -61,14 +61,16 @@ static inline void ptx_reduce(ptx_machine *m, const ptx_insn *insn) {
     }
 }
 
-/* vote.sync.any.pred. */
+/* vote.sync.any.pred and .all.pred. */
 static inline void ptx_vote(ptx_machine *m, const ptx_insn *insn) {
-    ptx_must(ptx_is(insn->part[2], "any"), "ptx: unknown %s", insn->text);
+    bool all = ptx_is(insn->part[2], "all");
+    ptx_must(all || ptx_is(insn->part[2], "any"), "ptx: unknown %s", insn->text);
     for (unsigned warp = 0; warp < m->threads; warp += 32) {
         if (!ptx_runs(m, warp)) continue;
-        bool any = false;
-        for (unsigned t = warp; t < warp + 32; t++) any = any || ptx_operand_value(m, &insn->operand[1], t);
-        for (unsigned t = warp; t < warp + 32; t++) ptx_set(m, insn->operand[0].reg[0], t, any);
+        unsigned votes = 0;
+        for (unsigned t = warp; t < warp + 32; t++) votes += ptx_operand_value(m, &insn->operand[1], t) != 0;
+        for (unsigned t = warp; t < warp + 32; t++)
+            ptx_set(m, insn->operand[0].reg[0], t, all ? votes == 32 : votes > 0);
     }
 }
 
@@ -484,6 +486,18 @@ static inline bool ptx_is_over(const ptx_machine *m) {
     return m->ended || m->trapped || m->fault[0];
 }
 
+/* Where nothing else can go on, those that have asked in vain ask again; false: nobody does. Only code that
+ * counts what it asks comes to an end so. */
+static inline bool ptx_ask_again(ptx_machine *m) {
+    bool any = false;
+    for (unsigned p = 0; p < m->part_count && m->asks_again; p++) {
+        if (m->parts[p].asked == UINT64_MAX) continue;
+        m->parts[p].asked = UINT64_MAX;
+        any = true;
+    }
+    return any;
+}
+
 static inline void ptx_must_go_on(const ptx_machine *m) {
     ptx_must(m->part_count == 0, "ptx: warps wait for others that never come: %s",
              m->insns[m->parts[0].at - 1].text);
@@ -492,7 +506,8 @@ static inline void ptx_must_go_on(const ptx_machine *m) {
 /* One block. */
 static inline void ptx_run(ptx_machine *m) {
     ptx_start(m);
-    ptx_go_on(m);
+    do ptx_go_on(m);
+    while (!ptx_is_over(m) && ptx_ask_again(m));
     if (!ptx_is_over(m)) ptx_must_go_on(m);
 }
 
@@ -527,6 +542,9 @@ static inline void ptx_run_cluster(ptx_machine *m) {
             left += !peer->ended;
         }
         if (!left || steps || ptx_meet(m)) continue;
+        bool again = false;
+        for (unsigned r = 0; r < m->peer_count; r++) again = ptx_ask_again(m->peers[r]) || again;
+        if (again) continue;
         for (unsigned r = 0; r < m->peer_count; r++) ptx_must_go_on(m->peers[r]);
     }
 }

@@ -145,6 +145,8 @@ typedef struct ptx_machine {
     bool ended;
     unsigned steps,
         steps_most;  /* after the most it is a fault, ptx_endless; 0: a mistake, after PTX_STEPS_MAX */
+    bool asks_again; /* who asks an mbarrier in vain does so again and again, in place of being a mistake */
+    uint32_t turns;  /* the budget of code that counts turns; 0: the most */
     unsigned latest; /* part */
     uint32_t block[3], grid[3];
     struct ptx_machine *peers[PTX_PEERS]; /* the blocks of the cluster by rank; none where it is one block */

@@ -189,10 +189,11 @@ static size_t assert_claims(tvm_ir_program *program, const char *target_name) {
     tvm_target target;
     tvm_module *module = NULL;
     tvm_claims claims = {.items = NULL};
+    const tvm_translate_options options = {.claims = &claims};
     tvm_ir_program *plain = with_plain_loops(program);
     ck_assert_int_eq(tvm_target_parse(target_name, &target, NULL), TVM_OK);
     size_t count = 0;
-    bool good = tvm_translate_noting(plain, target, &claims, &module, &diags) == TVM_OK;
+    bool good = tvm_translate_with(plain, target, &options, &module, &diags) == TVM_OK;
     if (good && claims.count) {
         ck_assert(!claims.failed);
         qsort(claims.items, claims.count, sizeof *claims.items, by_insn);

@@ -104,20 +104,13 @@ static void run(launch *l, unsigned how) {
     for (uint32_t p = 0; p < l->kernel->param_count; p++) free(l->data[p]);
 }
 
-/* For blocks beyond its own cluster. */
-static bool waits(const tvm_ir_kernel *kernel) {
-    for (uint32_t i = 0; i < kernel->insn_count; i++)
-        if (tvm_op(kernel->insns[i].op)->effects & TVM_EFFECT_WAIT) return true;
-    return false;
-}
-
 /* The nth time that it is run: with every other of the fills, and with those left out the next time. */
 static unsigned run_kernel(const tvm_ir_program *program, const tvm_module *module, uint32_t k, unsigned arch,
                            unsigned nth) {
     launch l = {.program = program, .kernel = &program->kernels[k], .module = module};
     unsigned s = 0;
     if (!tvm_kernel_is_for(l.kernel, arch, tvm_target_traits_for(arch)) ||
-        module->kernels[k].abi.absence != TVM_ABI_PRESENT || waits(l.kernel))
+        module->kernels[k].abi.absence != TVM_ABI_PRESENT || tvm_kernel_waits(l.kernel))
         return 0;
     while (s < SHIPPED_SIZES && !choose(&l, &shipped_sizes[s], arch)) s++;
     if (s == SHIPPED_SIZES) return 0;

@@ -335,6 +335,8 @@ tvm_status tvm_set_limits(tvm_context *context, const tvm_limits *limits) {
     atomic_store(&state->blocks, limits->blocks);
     atomic_store(&state->instructions, limits->instructions);
     atomic_store(&state->milliseconds, limits->milliseconds);
+    atomic_store(&state->turns, limits->turns);
+    atomic_store(&state->co_resident, limits->co_resident != 0);
     atomic_store(&state->known_sizes, limits->known_sizes != 0);
     atomic_store(&state->no_embedded_code, limits->no_embedded_code != 0);
     return tvm_context_finish(context, TVM_OK, &(tvm_diags){0});

@@ -16,6 +16,7 @@
  */
 typedef struct tvm_launch_counts {
     uint64_t instructions, blocks;
+    uint64_t turns; /* of loops, of the warp that makes the most */
     uint64_t global_read, global_written, shared_read, shared_written;
     uint64_t *executed;
 } tvm_launch_counts;
@@ -31,6 +32,8 @@ typedef struct tvm_device_launch {
     const tvm_launch_shapes *shapes;
     uint32_t grid[3];
     void *stream;
+    uint32_t turns;   /* of loops, that a warp may make; 0: any number */
+    bool co_resident; /* all blocks must run at a time, if they wait for each other */
     /* of the interpreter, see tvm_interp_options */
     uint64_t instructions;
     unsigned milliseconds;
@@ -56,9 +59,11 @@ typedef struct tvm_device_ops {
     /* Compute capability, 10 major + minor, by which the target was found; NULL: it is the target itself. */
     unsigned (*capability)(const void *device);
 
-    /* A program on the device. code_open is cheap; prepare translates and loads once per program or kernel,
+    /* A program on the device, whose launches can only have a limit of turns where its code counts them.
+     * code_open is cheap; prepare translates and loads once per program or kernel,
      * in the first caller; launch prepares where that has not been done. The program outlives its code. */
-    tvm_status (*code_open)(void *device, const tvm_ir_program *program, void **code, tvm_diags *diags);
+    tvm_status (*code_open)(void *device, const tvm_ir_program *program, bool counts_turns, void **code,
+                            tvm_diags *diags);
     void (*code_close)(void *code);
     /* The bytes of shared memory that a block may have, and that a block of a kernel needs; computing the
      * latter takes as long as a part of its translation. NULL where blocks may have any number. */

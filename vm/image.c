@@ -132,8 +132,9 @@ static tvm_status image_key(const tvm_image_request *request, tvm_ptx_compiler *
     size_t size;
     tvm_status status = compiler_identity(compiler, request->cache, &made_by, warnings, diags);
     if (status) return status;
-    int length = asprintf(&description, "image %d for %s, code generator %d, %s", IMAGE_FORMAT,
-                          tvm_target_name(request->target, name), TVM_CODEGEN_VERSION, made_by);
+    int length = asprintf(&description, "image %d for %s, code generator %d%s, %s", IMAGE_FORMAT,
+                          tvm_target_name(request->target, name), TVM_CODEGEN_VERSION,
+                          request->counts_turns ? ", turns counted" : "", made_by);
     free(made_by);
     if (length < 0) return tvm_diag_no_memory(diags);
     status = tvm_vbc_write(request->program, 0, &program, &size, diags);
@@ -187,7 +188,8 @@ static tvm_status build(const tvm_image_request *request, const tvm_ptx_compiler
     char name[16];
     tvm_span span =
         tvm_span_begin(request->observer, TVM_SPAN_TRANSLATE, tvm_target_name(request->target, name));
-    tvm_status status = tvm_translate(request->program, request->target, &module, diags);
+    const tvm_translate_options options = {.counts_turns = request->counts_turns};
+    tvm_status status = tvm_translate_with(request->program, request->target, &options, &module, diags);
     tvm_span_end(request->observer, &span);
     if (!status) status = compile(compiler, request->observer, module, warnings, diags);
     if (!status) status = encode(module, bytes, size, diags);

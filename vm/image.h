@@ -11,6 +11,7 @@ typedef struct tvm_image_request {
     const tvm_ir_program *program;
     tvm_target target;      /* the best for the device */
     unsigned capability;    /* of the device: 10 major + minor */
+    bool counts_turns;      /* the code counts them (codegen.h) */
     tvm_cache *cache;       /* may be NULL */
     tvm_observer *observer; /* may be NULL */
 } tvm_image_request;

@@ -21,6 +21,8 @@ tvm_status tvm_limits_check(tvm_limits_state *limits, const char *kernel, uint32
         if (__builtin_add_overflow(bytes, launch->tensor_bytes[i], &bytes)) bytes = UINT64_MAX;
     if (most && bytes > most) return refuse(kernel, "bytes of tensors of its own", bytes, most, diags);
     launch->instructions = atomic_load_explicit(&limits->instructions, memory_order_relaxed);
+    launch->turns = atomic_load_explicit(&limits->turns, memory_order_relaxed);
+    launch->co_resident = atomic_load_explicit(&limits->co_resident, memory_order_relaxed);
     launch->milliseconds = atomic_load_explicit(&limits->milliseconds, memory_order_relaxed);
     launch->sanitize = (tvm_sanitize)atomic_load_explicit(&limits->sanitize, memory_order_relaxed);
     launch->cancelled = &limits->cancelled;

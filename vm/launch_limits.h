@@ -10,8 +10,8 @@
 /* Read by launches while another thread sets them: each by itself. */
 typedef struct tvm_limits_state {
     atomic_uint_fast64_t scratch_bytes, blocks, instructions;
-    atomic_uint milliseconds;
-    atomic_bool known_sizes, no_embedded_code;
+    atomic_uint milliseconds, turns;
+    atomic_bool known_sizes, no_embedded_code, co_resident;
     atomic_uint sanitize;    /* tvm_sanitize */
     atomic_uint cancelled;   /* counts tvm_cancel */
     tvm_memory_table memory; /* what tvm_memory_alloc has given out */
@@ -24,7 +24,7 @@ static inline bool tvm_limits_look_at_memory(tvm_limits_state *limits) {
 }
 
 /* Checks the grid and the sizes of the `tensors` of a launch of the kernel of this name, and copies the
- * limits that the interpreter checks. */
+ * limits that the device checks. */
 tvm_status tvm_limits_check(tvm_limits_state *limits, const char *kernel, uint32_t tensors,
                             tvm_device_launch *launch, tvm_diags *diags);
 

@@ -91,9 +91,13 @@ typedef struct tvm_limits {
                                tvm_memory_alloc knows */
     int no_embedded_code; /* not 0: programs that are loaded from now on do not use the machine code of their
                              bytecode files */
+    unsigned turns;  /* of loops, that one warp makes in one launch; on a GPU what its waits ask counts, too */
+    int co_resident; /* not 0: a launch on a GPU whose blocks wait for each other is refused unless all of
+                        them run at a time */
 } tvm_limits;
 /* Replaces the limits of the context, for launches from now on; NULL removes them. A launch that exceeds a
- * limit fails with TVM_LIMIT. */
+ * limit fails with TVM_LIMIT; on a GPU one that has made all its turns is a fault. The code for a GPU counts
+ * turns in programs that are loaded while there is a limit of them; others are then refused. */
 tvm_status tvm_set_limits(tvm_context *context, const tvm_limits *limits);
 /* Ends all launches that run on the context's interpreter: their callers get TVM_CANCELLED. Another thread
  * than theirs calls it. Launches that begin afterwards run. On a GPU, whose launches cannot be cancelled, it

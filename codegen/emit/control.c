@@ -11,6 +11,8 @@
 #include "emit.h"
 #include "numbers.h"
 #include "scratch.h"
+#include "turns_emit.h"
+#include "unroll.h"
 #include "wgmma_wait.h"
 
 static const char *move_type(tvm_dtype type) {
@@ -56,33 +58,56 @@ typedef struct for_loop {
     const char *unsigned_type;
     reg end_reg, step_reg;
     uint32_t copies;
-    bool is_multiple; /* the number of turns is a multiple of copies */
-    bool reaches_end; /* adding the step never wraps */
+    bool is_multiple;       /* the number of turns is a multiple of copies */
+    bool reaches_end;       /* adding the step never wraps */
+    const turn_plan *turns; /* NULL: it takes none */
+    bool takes_all;         /* of turns, where it begins */
 } for_loop;
 
-/* Turns of a loop between constants; false when they are not known. */
-static bool known_turns(const emitter *e, const for_loop *loop, int64_t *start, int64_t *step,
-                        uint64_t *turns) {
-    int64_t end;
-    if (!tvm_fact_constant(e->k, loop->start, start) || !tvm_fact_constant(e->k, loop->end, &end) ||
-        !tvm_fact_constant(e->k, loop->step, step) || *step <= 0 || loop->type.kind != TVM_KIND_INT)
-        return false;
-    if (end <= *start) {
-        *turns = 0;
-        return true;
-    }
-    uint64_t distance = (uint64_t)end - (uint64_t)*start;
-    *turns = distance / (uint64_t)*step + (distance % (uint64_t)*step != 0);
-    return true;
+/* Of those that do not take all turns at once. */
+static void begin_turn(emitter *e, const for_loop *loop) {
+    if (loop->turns && !loop->takes_all) tvm_emit_turns(e, loop->turns->each);
 }
 
-static tvm_status emit_unrolled(emitter *e, const for_loop *loop, int64_t start, int64_t step,
-                                uint64_t turns) {
+/* Those of a loop that has begun, at least one: by a step that is a number, and of 64 bits a power of two,
+ * for which dividing is cheap. */
+static void take_all(emitter *e, const for_loop *loop) {
+    known_loop known;
+    int64_t step = 0;
+    if (!loop->takes_all) return;
+    if (tvm_loop_known(e->k, &e->k->kernel->insns[loop->insn], &known)) {
+        tvm_emit_turns(e, tvm_turns_times(known.turns, loop->turns->each));
+        return;
+    }
+    bool wide = loop->type.bits == 64;
+    reg turns = wide ? tvm_new_rd(e) : tvm_new_r(e);
+    tvm_fact_constant(e->k, loop->step, &step);
+    tvm_emit(e, "sub.%s %s, %s, %s;", loop->unsigned_type, turns.name, loop->end_reg.name,
+             e->slots[loop->var].reg);
+    tvm_emit(e, "sub.%s %s, %s, 1;", loop->unsigned_type, turns.name, turns.name);
+    if (tvm_is_power_of_two(step))
+        tvm_emit(e, "shr.%s %s, %s, %d;", loop->unsigned_type, turns.name, turns.name,
+                 __builtin_ctzll((uint64_t)step));
+    else
+        tvm_emit(e, "div.%s %s, %s, %" PRId64 ";", loop->unsigned_type, turns.name, turns.name, step);
+    tvm_emit(e, "add.%s %s, %s, 1;", loop->unsigned_type, turns.name, turns.name);
+    tvm_emit_turns_each(e, turns, wide, loop->turns->each);
+}
+
+static bool can_take_all(const emitter *e, const for_loop *loop) {
+    int64_t step;
+    if (!loop->turns || !loop->turns->whole || !tvm_fact_constant(e->k, loop->step, &step)) return false;
+    return step > 0 && (loop->type.bits == 32 || tvm_is_power_of_two(step));
+}
+
+static tvm_status emit_unrolled(emitter *e, const for_loop *loop, const known_loop *known) {
     bool jumps = body_jumps(e, loop->insn, loop->end_insn);
     loop_frame *frame = enter_loop(e, loop->insn);
     frame->is_unrolled = true;
-    for (uint64_t i = 0; i < turns; i++) {
-        int64_t value = start + (int64_t)i * step;
+    if (loop->takes_all) tvm_emit_turns(e, tvm_turns_times(known->turns, loop->turns->each));
+    for (uint64_t i = 0; i < known->turns; i++) {
+        int64_t value = known->start + (int64_t)i * known->step;
+        begin_turn(e, loop);
         tvm_emit(e, "mov.%s %s, %" PRId64 ";", move_type(loop->type), e->slots[loop->var].reg, value);
         tvm_fact_set_constant(e->k, loop->var, value);
         frame->continue_label = tvm_new_label(e);
@@ -137,12 +162,14 @@ static tvm_status emit_counted(emitter *e, const for_loop *loop) {
     tvm_emit(e, "setp.ge.%s %s, %s, %s;", loop->signed_type, p.name, var, loop->end_reg.name);
     tvm_emit(e, "@%s bra.uni $L%u;", p.name, leave);
     note_break(e, frame);
+    take_all(e, loop);
     tvm_text_add(&e->body, "$L%u:\n", head);
     tvm_waits_at_head(e, loop->insn);
     tvm_scratch_join(e);
     tvm_fact_forget_assigned(e->k, loop->insn, loop->end_insn);
     for (uint32_t i = 0; i < loop->copies; i++) {
         frame->continue_label = tvm_new_label(e);
+        begin_turn(e, loop);
         tvm_status status = tvm_emit_range(e, loop->insn + 1, loop->end_insn);
         if (status != TVM_OK) return status;
         tvm_text_add(&e->body, "$L%u:\n", frame->continue_label);
@@ -211,11 +238,12 @@ tvm_status tvm_emit_FOR(emitter *e, const tvm_insn *insn) {
                      .step = operands[2].value,
                      .type = tvm_slot_dtype(e->k, insn->result)};
     plan_loop(e, &loop);
-    int64_t start, step;
-    uint64_t turns;
+    known_loop known;
     tvm_status status;
-    if (known_turns(e, &loop, &start, &step, &turns) && turns <= loop.copies) {
-        status = emit_unrolled(e, &loop, start, step, turns);
+    loop.turns = tvm_turns_of(e, loop.insn);
+    loop.takes_all = can_take_all(e, &loop);
+    if (tvm_loop_known(e->k, insn, &known) && known.turns <= loop.copies) {
+        status = emit_unrolled(e, &loop, &known);
     } else {
         reg first = tvm_emit_expr(e, loop.start);
         loop.end_reg = keep_value(e, loop.end, loop.type);
@@ -241,6 +269,7 @@ tvm_status tvm_emit_WHILE(emitter *e, const tvm_insn *insn) {
     tvm_emit(e, "@!%s bra.uni $L%u;", p.name, frame->break_label);
     note_break(e, frame);
     unsigned mark = tvm_fact_enter(e->k, test, true, number + 1, insn->match);
+    if (tvm_turns_of(e, number)) tvm_emit_turns(e, tvm_turns_of(e, number)->each);
     tvm_status status = tvm_emit_range(e, number + 1, insn->match);
     tvm_fact_leave(e->k, mark);
     tvm_waits_before_head(e, number);

@@ -7,6 +7,7 @@
 
 #include "emit_cluster.h"
 #include "mbarrier_plan.h"
+#include "turns_emit.h"
 
 static const tvm_insn *alloc_of(const emitter *e, uint32_t slot) {
     const tvm_insn *at = e->k->kernel->insns;
@@ -33,7 +34,7 @@ static void wait(emitter *e, const drained *all, uint32_t count, bool before) {
                  tvm_shared_base(e).name, all[i].at, before ? all[i].before.name : all[i].parity.name);
         if (i) tvm_emit(e, "and.pred %s, %s, %s;", done.name, done.name, one.name);
     }
-    tvm_emit(e, "@!%s bra $L%u;", done.name, again);
+    tvm_emit_ask_again(e, done, false, again);
 }
 
 /* fence BLOCK_END: the arrivals have ended so many phases, the last of which may still wait for its bytes;

@@ -6,6 +6,7 @@
 #include "barrier.h"
 #include "emit.h"
 #include "global_transfer.h"
+#include "turns_emit.h"
 
 /* ---- sub-byte elements that may begin anywhere in a byte ---- */
 
@@ -248,7 +249,7 @@ static tvm_status take_planned(emitter *e, transfer *t, const access_plan *plan)
         least = least_word(e, t, &plan->accesses[i], units[i], least);
     tvm_emit(e, "setp.eq.u32 %s, %s, 0;", empty.name, least.name);
     tvm_emit(e, "@%s nanosleep.u32 40;", empty.name); /* not to take the cache from those waited for */
-    tvm_emit(e, "@%s bra $L%u;", empty.name, again);
+    tvm_emit_ask_again(e, empty, true, again);
     if (tvm_layout_replication(t->layout) > 1)
         tvm_emit_barrier(e);
     else

@@ -8,9 +8,10 @@
 #include "mbarrier_plan.h"
 #include "numbers.h"
 #include "shared_access.h"
+#include "turns_emit.h"
 
-/* Nanoseconds, at most, for which a thread may sleep in one try_wait. */
-enum { SUSPEND_HINT = 10000000 };
+/* Nanoseconds, at most, for which a thread may sleep in one try_wait; where each ask takes a turn, few. */
+enum { SUSPEND_HINT = 10000000, SUSPEND_COUNTED = 1000 };
 
 void tvm_mbarriers_begin(emitter *e) {
     e->stores_far = tvm_stores_far(e);
@@ -254,11 +255,11 @@ static void wait(emitter *e, const tvm_operand *operands, mbarrier b) {
     tvm_text_add(&e->body, "$L%u:\n", again);
     if (sleeps)
         tvm_emit(e, "mbarrier.try_wait.parity%s.b64 %s, [%s+%u], %s, %u;", scope, done.name, b.address.name,
-                 b.plus, parity.name, SUSPEND_HINT);
+                 b.plus, parity.name, e->k->counts_turns ? SUSPEND_COUNTED : SUSPEND_HINT);
     else
         tvm_emit(e, "mbarrier.test_wait.parity.shared.b64 %s, [%s+%u], %s;", done.name, b.address.name,
                  b.plus, parity.name);
-    tvm_emit(e, "@!%s bra $L%u;", done.name, again);
+    tvm_emit_ask_again(e, done, false, again);
     tvm_emit(e, "xor.b32 %s, %s, %s;", parities, parities, bit);
     tvm_emit_bulk_arrived(e);
 }

@@ -4,6 +4,7 @@
 #include "barrier.h"
 #include "emit.h"
 #include "global_access.h"
+#include "turns_emit.h"
 
 typedef struct semaphore {
     reg address, value;
@@ -37,7 +38,7 @@ tvm_status tvm_emit_LOCK_SEMAPHORE(emitter *e, const tvm_insn *insn) {
     tvm_text_add(&e->body, "$L%u:\n", again);
     tvm_emit(e, "@%s ld.acquire.gpu.global.b32 %s, [%s];", s.first.name, found.name, s.address.name);
     tvm_emit(e, "setp.ne.b32 %s, %s, %s;", differs.name, found.name, s.value.name);
-    tvm_emit(e, "@%s bra $L%u;", differs.name, again);
+    tvm_emit_ask_again(e, differs, true, again);
     tvm_emit_barrier(e);
     tvm_explain(e, s.guarded ? "ld.acquire.gpu, bar.sync guarded" : "ld.acquire.gpu, bar.sync", 32, 1, -1,
                 "");

@@ -14,6 +14,7 @@
 #include "kernel_plan.h"
 #include "params.h"
 #include "tidy.h"
+#include "turns_emit.h"
 #include "wgmma.h"
 #include "wgmma_wait.h"
 
@@ -168,6 +169,7 @@ static tvm_status translate_kernel(emitter *e) {
     if (status != TVM_OK) return status;
     declare_slots(e);
     tvm_params_load(e);
+    tvm_turns_begin(e);
     tvm_mbarriers_begin(e);
     e->shared = e->k->shared;
     e->insn_budget = MAX_EMITTED_INSNS;
@@ -207,7 +209,8 @@ tvm_status tvm_emit_kernel(const tvm_ir_program *program, uint32_t kernel, const
                       .kernel = &program->kernels[kernel],
                       .target = module->target,
                       .diags = diags,
-                      .claims = out->claims};
+                      .claims = out->options.claims,
+                      .counts_turns = out->options.counts_turns};
     emitter e = {.k = &k,
                  .team = tvm_block_team(k.kernel),
                  .module = module,

@@ -12,7 +12,7 @@ typedef struct module_text {
     tvm_text kernels; /* the entry points */
     bool uses_vprintf;
     unsigned ptx_version;      /* 84: 8.4; that some instruction needs beyond the target's */
-    struct tvm_claims *claims; /* analysis/claims.h; or NULL */
+    tvm_translate_options options;
 } module_text;
 
 /* A copy of the string that lives as long as the module; NULL when out of memory. */

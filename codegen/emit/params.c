@@ -31,6 +31,12 @@ void tvm_params_load(emitter *e) {
     }
 }
 
+reg tvm_params_hidden(emitter *e, tvm_abi_kind kind) {
+    reg out = tvm_new_r(e);
+    tvm_emit_prologue(e, "ld.param.b32 %s, [param_%u];", out.name, add(e, kind, 4, 0));
+    return out;
+}
+
 void tvm_emit_load_device(emitter *e, const tvm_expr *node, reg out) {
     tvm_abi_kind kind = node->op == TVM_EXPR_TARGET  ? TVM_ABI_TARGET
                         : node->op == TVM_EXPR_HAS   ? TVM_ABI_CAPABILITY

@@ -8,6 +8,8 @@
 /* Rows for the declared parameters and the tensors of the launch, and their loads into the slots' registers.
  */
 void tvm_params_load(emitter *e);
+/* The parameter of a kind that stands for no slot, in a register of kernel entry. */
+reg tvm_params_hidden(emitter *e, tvm_abi_kind kind);
 /* out = a leaf that the device gives (tvm_expr_is_of_device). */
 void tvm_emit_load_device(emitter *e, const tvm_expr *node, reg out);
 /* The list of parameters of the entry point. */

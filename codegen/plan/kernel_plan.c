@@ -14,6 +14,7 @@
 #include "pipeline.h"
 #include "proxy_fences.h"
 #include "shared_plan.h"
+#include "turns.h"
 #include "unroll.h"
 #include "uses.h"
 #include "wgmma.h"
@@ -27,6 +28,7 @@ tvm_status tvm_plan_kernel(kernel_state *k) {
     tvm_status status = tvm_facts_make(k);
     if (status == TVM_OK) status = tvm_slot_uses_make(k);
     if (status == TVM_OK) status = tvm_loops_plan(k);
+    if (status == TVM_OK) status = tvm_turns_plan(k);
     if (status != TVM_OK) return status;
     if (k->claims) tvm_fact_claim_values(k);
     tvm_mbarriers_plan(k);
@@ -42,6 +44,7 @@ void tvm_plan_free(kernel_state *k) {
     tvm_facts_free(k);
     tvm_mma_operands_free(k);
     free(k->loops);
+    free(k->turns);
     free(k->bulk.unfenced);
 }
 

@@ -47,6 +47,7 @@ static void name_barriers(kernel_state *k, const tvm_insn *alloc, uint32_t *next
              warps = tvm_mbarrier_arrivals(k, alloc) * named->warps;
     if (!named->syncs) named->refused = "no team syncs there";
     if (tvm_mbarrier_is_open(k, alloc)) named->refused = "they are open";
+    if (k->counts_turns) named->refused = "what waits there would ask nothing that can be counted";
     if (warps > k->kernel->warps) named->refused = "there are more arrivals than warps";
     if (!named->refused && *next + count > BARRIERS) named->refused = "there are no more than 16";
     if (named->refused) return;

@@ -2,6 +2,8 @@
 
 #include <stdlib.h>
 
+#include "analysis.h"
+
 /* Instructions that the copies of one loop's body may make. */
 enum { UNROLLED_MAX = 1 << 14 };
 
@@ -32,4 +34,17 @@ tvm_status tvm_loops_plan(kernel_state *k) {
         }
     }
     return TVM_OK;
+}
+
+bool tvm_loop_known(const kernel_state *k, const tvm_insn *loop, known_loop *known) {
+    const tvm_operand *operands = tvm_operands(k->kernel, loop);
+    int64_t end;
+    if (!tvm_fact_constant(k, operands[0].value, &known->start) ||
+        !tvm_fact_constant(k, operands[1].value, &end) ||
+        !tvm_fact_constant(k, operands[2].value, &known->step) || known->step <= 0 ||
+        tvm_slot_dtype(k, loop->result).kind != TVM_KIND_INT)
+        return false;
+    uint64_t step = (uint64_t)known->step, distance = (uint64_t)end - (uint64_t)known->start;
+    known->turns = end <= known->start ? 0 : distance / step + (distance % step != 0);
+    return true;
 }

@@ -124,8 +124,8 @@ static PyObject *set_limits(PyObject *module, PyObject *args) {
     unsigned long long scratch, blocks, instructions;
     tvm_limits limits = {0};
     PyObject *device;
-    if (!PyArg_ParseTuple(args, "OKKKI:set_limits", &device, &scratch, &blocks, &instructions,
-                          &limits.milliseconds))
+    if (!PyArg_ParseTuple(args, "OKKKIIp:set_limits", &device, &scratch, &blocks, &instructions,
+                          &limits.milliseconds, &limits.turns, &limits.co_resident))
         return NULL;
     limits.scratch_bytes = scratch;
     limits.blocks = blocks;
@@ -164,7 +164,7 @@ static PyMethodDef functions[] = {
     {"synchronize", synchronize, METH_VARARGS, "synchronize($module, device, stream, /)\n--\n\nWaits."},
     {"cancel", cancel, METH_NOARGS, "cancel($module, /)\n--\n\nEnds launches on the interpreter."},
     {"set_limits", set_limits, METH_VARARGS,
-     "set_limits($module, device, scratch_bytes, blocks, instructions, milliseconds, /)\n--\n\n"
+     "set_limits($module, device, scratch_bytes, blocks, instructions, milliseconds, turns, co_resident, /)\n--\n\n"
      "What launches may take."},
     {"set_sanitizer", set_sanitizer, METH_O,
      "set_sanitizer($module, mode, /)\n--\n\n0: none; 1: text, 2: JSON."},

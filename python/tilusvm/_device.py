@@ -33,11 +33,20 @@ def interpreter(*, threads: int = 0, multiprocessors: int = 0, target: int = 0) 
 
 
 def set_limits(
-    device: Any = "cpu", *, scratch_bytes: int = 0, blocks: int = 0, instructions: int = 0, milliseconds: int = 0
+    device: Any = "cpu",
+    *,
+    scratch_bytes: int = 0,
+    blocks: int = 0,
+    instructions: int = 0,
+    milliseconds: int = 0,
+    turns: int = 0,
+    co_resident: bool = False,
 ) -> None:
     """What launches on a device may take from now on, 0 for no limit: bytes of tensors that they make for themselves,
-    blocks, and on the interpreter instructions and time. One beyond them raises LimitError."""
-    _native.set_limits(device, scratch_bytes, blocks, instructions, milliseconds)
+    blocks, on the interpreter instructions and time, and turns of loops that a warp makes, which code for a GPU counts
+    in programs that are loaded from now on; co_resident: on a GPU, blocks that wait for each other must all run at a
+    time. One beyond them raises LimitError; on a GPU one that has made all its turns is a FaultError."""
+    _native.set_limits(device, scratch_bytes, blocks, instructions, milliseconds, turns, co_resident)
 
 
 def set_sanitizer(mode: str | None) -> None:

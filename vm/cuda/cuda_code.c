@@ -15,11 +15,13 @@ static void free_code(cuda_code *code, bool locked) {
     free(code);
 }
 
-tvm_status tvm_cuda_code_open(void *device, const tvm_ir_program *program, void **code, tvm_diags *diags) {
+tvm_status tvm_cuda_code_open(void *device, const tvm_ir_program *program, bool counts_turns, void **code,
+                              tvm_diags *diags) {
     cuda_code *opened = calloc(1, sizeof *opened + program->kernel_count * sizeof opened->kernels[0]);
     if (!opened) return tvm_diag_no_memory(diags);
     opened->device = device;
     opened->program = program;
+    opened->counts_turns = counts_turns;
     bool locked = !pthread_mutex_init(&opened->lock, NULL);
     while (locked && opened->locks < program->kernel_count &&
            !pthread_mutex_init(&opened->kernels[opened->locks].lock, NULL))
@@ -181,6 +183,8 @@ static uint64_t param_value(const cuda_device *device, const tvm_device_launch *
         return tvm_target_has(device->target, (tvm_capability)param->index);
     case TVM_ABI_LIMIT:
         return (uint32_t)tvm_traits_limit(tvm_target_traits_of(device->target), param->index);
+    case TVM_ABI_TURNS:
+        return launch->turns ? launch->turns : UINT32_MAX;
     default:
         return launch->scalars[param->index].u;
     }
@@ -248,13 +252,87 @@ static CUresult launch_early(const cuda_device *device, const cuda_kernel *kerne
     return CUDA_ERROR_NOT_SUPPORTED;
 }
 
+/* Written only when it changes: threads that launch the same kernel share the line. */
+static void note_launched(cuda_device *device, const cuda_kernel *kernel, const tvm_device_launch *launch) {
+    if (atomic_load_explicit(&device->launched, memory_order_relaxed) != kernel->name)
+        atomic_store_explicit(&device->launched, kernel->name, memory_order_relaxed);
+    if (atomic_load_explicit(&device->turns, memory_order_relaxed) != launch->turns)
+        atomic_store_explicit(&device->turns, launch->turns, memory_order_relaxed);
+}
+
+/* How many blocks of the launch run at a time on a GPU that has nothing else to do. */
+static CUresult find_resident(const cuda_device *device, const cuda_kernel *kernel,
+                              const tvm_device_launch *launch, uint64_t *blocks) {
+    const uint32_t *cluster = kernel->abi.cluster;
+    int count = 0;
+    uint64_t times = device->multiprocessors;
+    CUresult result = CUDA_ERROR_NOT_SUPPORTED;
+    if (cluster[0] * cluster[1] * cluster[2] == 1) {
+        result = device->driver.active_blocks(&count, kernel->function, (int)kernel->abi.threads,
+                                              kernel->abi.shared_bytes);
+    } else {
+#if CUDA_VERSION >= 11080
+        const CUlaunchConfig config = {.gridDimX = launch->grid[0],
+                                       .gridDimY = launch->grid[1],
+                                       .gridDimZ = launch->grid[2],
+                                       .blockDimX = kernel->abi.threads,
+                                       .blockDimY = 1,
+                                       .blockDimZ = 1,
+                                       .sharedMemBytes = kernel->abi.shared_bytes};
+        if (device->driver.active_clusters)
+            result = device->driver.active_clusters(&count, kernel->function, &config);
+#endif
+        times = (uint64_t)cluster[0] * cluster[1] * cluster[2];
+    }
+    (void)launch;
+    *blocks = count > 0 ? times * (uint64_t)count : 0;
+    return result;
+}
+
+/* What the limits of the context ask of the code and of the GPU. */
+static tvm_status check_limits(const cuda_code *code, const tvm_device_launch *launch, bool together,
+                               tvm_diags *diags) {
+    const cuda_kernel *kernel = &code->kernels[launch->kernel];
+    uint64_t blocks = (uint64_t)launch->grid[0] * launch->grid[1], most;
+    if (launch->turns && !code->counts_turns)
+        return tvm_diag_add(diags, TVM_LIMIT, NULL, "load the program again",
+                            "kernel '%s': the context limits turns, and the code does not count them: the "
+                            "program was loaded before the limit was set",
+                            kernel->name);
+    if (!together) return TVM_OK;
+    CUresult result = find_resident(code->device, kernel, launch, &most);
+    if (result) return tvm_cuda_result(code->device, result, "cuOccupancyMaxActiveBlocks", diags);
+    if (!__builtin_mul_overflow(blocks, launch->grid[2], &blocks) && blocks <= most) return TVM_OK;
+    return tvm_diag_add(
+        diags, TVM_LIMIT, NULL, NULL,
+        "kernel '%s': its blocks wait for each other, and of %u x %u x %u no more than %llu run "
+        "at a time on this GPU: the context's limits ask that all do",
+        kernel->name, (unsigned)launch->grid[0], (unsigned)launch->grid[1], (unsigned)launch->grid[2],
+        (unsigned long long)most);
+}
+
+/* Cooperative: the driver begins no block before all have room, whatever else runs. */
+static tvm_status launch_together(cuda_device *device, const cuda_kernel *kernel,
+                                  const tvm_device_launch *launch, CUstream stream, void **addresses,
+                                  tvm_diags *diags) {
+    CUresult result = device->driver.launch_together(kernel->function, launch->grid[0], launch->grid[1],
+                                                     launch->grid[2], kernel->abi.threads, 1, 1,
+                                                     kernel->abi.shared_bytes, stream, addresses);
+    if (result) return tvm_cuda_result(device, result, "cuLaunchCooperativeKernel", diags);
+    note_launched(device, kernel, launch);
+    return TVM_OK;
+}
+
 tvm_status tvm_cuda_enqueue(cuda_code *code, const tvm_device_launch *launch, CUstream stream,
                             tvm_diags *diags) {
     const cuda_kernel *kernel = &code->kernels[launch->kernel];
     cuda_device *device = code->device;
     cuda_params params;
-    tvm_status status = make_params(code, launch, stream, &params, diags);
+    bool together = launch->co_resident && kernel->waits;
+    tvm_status status = check_limits(code, launch, together, diags);
+    if (!status) status = make_params(code, launch, stream, &params, diags);
     if (status) return status;
+    if (together) return launch_together(device, kernel, launch, stream, params.addresses, diags);
     CUresult result = CUDA_ERROR_NOT_SUPPORTED;
     if (kernel->abi.flags & TVM_ABI_WAITS_FOR_DEPENDENCY)
         result = launch_early(device, kernel, launch, stream, params.addresses);
@@ -263,9 +341,7 @@ tvm_status tvm_cuda_enqueue(cuda_code *code, const tvm_device_launch *launch, CU
                                        kernel->abi.threads, 1, 1, kernel->abi.shared_bytes, stream,
                                        params.addresses, NULL);
     if (result) return tvm_cuda_result(device, result, "cuLaunchKernel", diags);
-    /* Written only when it changes: threads that launch the same kernel share the line. */
-    if (atomic_load_explicit(&device->launched, memory_order_relaxed) != kernel->name)
-        atomic_store_explicit(&device->launched, kernel->name, memory_order_relaxed);
+    note_launched(device, kernel, launch);
     return TVM_OK;
 }
 

@@ -12,6 +12,7 @@ typedef struct cuda_kernel {
     CUmodule module;      /* its own; NULL: it is in the program's */
     CUfunction function;
     const char *name; /* the device's copy */
+    bool waits;       /* its blocks wait for each other */
     tvm_kernel_abi abi;
     cuda_tensor_maps *maps; /* NULL: it takes none */
 } cuda_kernel;
@@ -19,6 +20,7 @@ typedef struct cuda_kernel {
 typedef struct cuda_code {
     cuda_device *device;
     const tvm_ir_program *program;
+    bool counts_turns;
     pthread_mutex_t lock; /* of what follows, up to the kernels; taken after a kernel's */
     bool embedded_tried;
     CUmodule module; /* of what is embedded in the program; NULL: not loaded, or there is none that serves */

@@ -35,6 +35,7 @@ typedef struct cuda_device {
     pthread_mutex_t scratch_lock;    /* of scratch memory being made */
     _Atomic(cuda_scratch *) scratch; /* cuda_scratch.h: the first of a list */
     _Atomic(const char *) launched;  /* the name of the kernel launched last */
+    atomic_uint turns;               /* the limit of turns that it had; 0: none */
     _Atomic(char *) warning;
     char name[320];
     struct cuda_trace *trace; /* cuda_trace.c */
@@ -58,7 +59,8 @@ tvm_status tvm_cuda_trace_begin(void *device, tvm_diags *diags);
 tvm_status tvm_cuda_trace_end(void *device, tvm_diags *diags);
 
 /* cuda_code.c: programs on the device; the members of tvm_device_ops. */
-tvm_status tvm_cuda_code_open(void *device, const tvm_ir_program *program, void **code, tvm_diags *diags);
+tvm_status tvm_cuda_code_open(void *device, const tvm_ir_program *program, bool counts_turns, void **code,
+                              tvm_diags *diags);
 void tvm_cuda_code_close(void *code);
 uint64_t tvm_cuda_shared_bytes(const void *code);
 tvm_status tvm_cuda_shared_need(const void *code, uint32_t kernel, uint64_t *needs, tvm_diags *diags);

@@ -114,7 +114,7 @@ tvm_status tvm_cuda_status(CUresult result) {
 }
 
 tvm_status tvm_cuda_check(const tvm_cuda_driver *driver, CUresult result, const char *call,
-                          const char *kernel, tvm_diags *diags) {
+                          const char *kernel, unsigned turns, tvm_diags *diags) {
     if (result == CUDA_SUCCESS) return TVM_OK;
     const struct error_row *row = row_of(result);
     const char *advice = row->advice ? row->advice : tvm_status_advice(row->status);
@@ -123,11 +123,14 @@ tvm_status tvm_cuda_check(const tvm_cuda_driver *driver, CUresult result, const 
     driver->error_string(result, &text);
     if (!name) name = "unknown error";
     if (!text) text = "unknown to this driver";
+    char limit[96] = "";
+    if (kernel && turns)
+        snprintf(limit, sizeof limit, ", which ends so, too, where its budget of %u turns is used up", turns);
     if (row->status == TVM_FAULT || row->status == TVM_TIMEOUT)
-        return tvm_diag_add(diags, row->status, NULL, advice, "%s, seen by %s: %s (%d): %s%s%s%s",
+        return tvm_diag_add(diags, row->status, NULL, advice, "%s, seen by %s: %s (%d): %s%s%s%s%s",
                             tvm_status_text(row->status), call, name, (int)result, text,
                             kernel ? "; the kernel launched last is '" : "", kernel ? kernel : "",
-                            kernel ? "'" : "");
+                            kernel ? "'" : "", limit);
     return tvm_diag_add(diags, row->status, NULL, advice, "%s: %s failed: %s (%d): %s",
                         tvm_status_text(row->status), call, name, (int)result, text);
 }

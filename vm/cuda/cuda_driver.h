@@ -29,6 +29,9 @@
     X(function_get, cuFuncGetAttribute, "cuFuncGetAttribute")                                                \
     X(function_set, cuFuncSetAttribute, "cuFuncSetAttribute")                                                \
     X(launch, cuLaunchKernel, "cuLaunchKernel")                                                              \
+    X(launch_together, cuLaunchCooperativeKernel, "cuLaunchCooperativeKernel")                               \
+    X(active_blocks, cuOccupancyMaxActiveBlocksPerMultiprocessor,                                            \
+      "cuOccupancyMaxActiveBlocksPerMultiprocessor")                                                         \
     X(memory_alloc, cuMemAlloc, "cuMemAlloc_v2")                                                             \
     X(memory_free, cuMemFree, "cuMemFree_v2")                                                                \
     X(memory_write, cuMemcpyHtoD, "cuMemcpyHtoD_v2")                                                         \
@@ -55,9 +58,12 @@
 #if CUDA_VERSION >= 12000
 #define TVM_CUDA_OPTIONAL_FUNCTIONS(X)                                                                       \
     X(launch_with, cuLaunchKernelEx, "cuLaunchKernelEx")                                                     \
+    X(active_clusters, cuOccupancyMaxActiveClusters, "cuOccupancyMaxActiveClusters")                         \
     X(tensor_map_encode, cuTensorMapEncodeTiled, "cuTensorMapEncodeTiled")
 #elif CUDA_VERSION >= 11080
-#define TVM_CUDA_OPTIONAL_FUNCTIONS(X) X(launch_with, cuLaunchKernelEx, "cuLaunchKernelEx")
+#define TVM_CUDA_OPTIONAL_FUNCTIONS(X)                                                                       \
+    X(launch_with, cuLaunchKernelEx, "cuLaunchKernelEx")                                                     \
+    X(active_clusters, cuOccupancyMaxActiveClusters, "cuOccupancyMaxActiveClusters")
 #else
 #define TVM_CUDA_OPTIONAL_FUNCTIONS(X)
 #endif
@@ -81,8 +87,8 @@ tvm_status tvm_cuda_status(CUresult result);
 
 /* The same with a diagnostic: the call, the driver's name and text of the error, and what to do. A fault or
  * timeout is that of a kernel that ran before: it comes with the name of `kernel`, the one launched last (may
- * be NULL). */
+ * be NULL), and its limit of turns (0: it had none). */
 tvm_status tvm_cuda_check(const tvm_cuda_driver *driver, CUresult result, const char *call,
-                          const char *kernel, tvm_diags *diags);
+                          const char *kernel, unsigned turns, tvm_diags *diags);
 
 #endif

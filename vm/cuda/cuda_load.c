@@ -65,6 +65,7 @@ static tvm_status find_kernel(cuda_code *code, uint32_t index, CUmodule module, 
     if (kernel->abi.absence) return TVM_OK;
     kernel->name = tvm_cuda_intern(device, name);
     if (!kernel->name) return tvm_diag_no_memory(diags);
+    kernel->waits = tvm_kernel_waits(&code->program->kernels[index]);
     tvm_status status =
         tvm_cuda_result(device, device->driver.module_function(&kernel->function, module, name),
                         "cuModuleGetFunction", diags);
@@ -101,6 +102,7 @@ static tvm_image_request request_of(const cuda_code *code, const tvm_ir_program 
     return (tvm_image_request){.program = program,
                                .target = device->target,
                                .capability = device->capability,
+                               .counts_turns = code->counts_turns,
                                .cache = device->cache,
                                .observer = device->observer};
 }
@@ -196,7 +198,7 @@ tvm_status tvm_cuda_load(cuda_code *code, uint32_t index, tvm_diags *diags) {
     tvm_diags warnings = {0};
     tvm_status status = TVM_OK;
     if (atomic_load_explicit(&kernel->loaded, memory_order_acquire)) return TVM_OK;
-    if (code->program->image_count) status = try_embedded(code, &warnings, diags);
+    if (code->program->image_count && !code->counts_turns) status = try_embedded(code, &warnings, diags);
     if (!status) {
         pthread_mutex_lock(&kernel->lock);
         if (!atomic_load_explicit(&kernel->loaded, memory_order_acquire))

@@ -13,7 +13,8 @@
 
 tvm_status tvm_cuda_result(cuda_device *device, CUresult result, const char *call, tvm_diags *diags) {
     if (result == CUDA_SUCCESS) return TVM_OK;
-    return tvm_cuda_check(&device->driver, result, call, atomic_load(&device->launched), diags);
+    return tvm_cuda_check(&device->driver, result, call, atomic_load(&device->launched),
+                          atomic_load(&device->turns), diags);
 }
 
 tvm_status tvm_cuda_enter(cuda_device *device, bool *pushed, tvm_diags *diags) {

@@ -98,7 +98,10 @@ static uint32_t cpu_target(const void *device) {
     return ((const cpu_device *)device)->target;
 }
 
-static tvm_status cpu_code_open(void *device, const tvm_ir_program *program, void **code, tvm_diags *diags) {
+/* The interpreter counts turns in any code. */
+static tvm_status cpu_code_open(void *device, const tvm_ir_program *program, bool counts_turns, void **code,
+                                tvm_diags *diags) {
+    (void)counts_turns;
     cpu_code *opened = calloc(1, sizeof *opened + program->kernel_count * sizeof opened->kernels[0]);
     if (!opened) return tvm_diag_no_memory(diags);
     if (pthread_mutex_init(&opened->lock, NULL)) {
@@ -161,6 +164,7 @@ static tvm_status cpu_launch(void *code, const tvm_device_launch *launch, tvm_di
                                   .traits = launch->shapes->env.traits,
                                   .instructions = launch->instructions,
                                   .milliseconds = launch->milliseconds,
+                                  .turns = launch->turns,
                                   .cancelled = launch->cancelled,
                                   .sanitize = launch->sanitize,
                                   .past = &past,

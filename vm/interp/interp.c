@@ -70,10 +70,10 @@ static void number_globals(tvm_interp_kernel *k) {
 
 static tvm_status plan_insns(tvm_interp_kernel *k, tvm_diags *diags) {
     tvm_status status = TVM_OK;
+    k->waits = tvm_kernel_waits(k->kernel);
     for (uint32_t i = 0; i < k->kernel->insn_count && status == TVM_OK; i++) {
         interp_insn *insn = &k->insns[i];
         insn->source = &k->kernel->insns[i];
-        if (tvm_op(insn->source->op)->effects & TVM_EFFECT_WAIT) k->waits = true;
         if (tvm_insn_class(insn->source) == TVM_CLASS_SECTION) k->has_roles = true;
         insn->operands = tvm_operands(k->kernel, insn->source);
         insn->execute = families[insn->source->op].execute;

@@ -34,6 +34,7 @@ typedef struct tvm_interp_options {
     const tvm_target_traits *traits; /* of it; NULL: it has none */
     uint64_t instructions;           /* that may be executed, each counted once for its team; 0: no limit */
     unsigned milliseconds;           /* that the launch may take; 0: no limit */
+    uint32_t turns;                  /* that a warp may make in loops; 0: no limit */
     const atomic_uint *cancelled;    /* the launch ends when this number changes; NULL: it never does */
     tvm_sanitize sanitize; /* not TVM_SANITIZE_OFF: the launch runs on one thread, and is TVM_SANITIZER when
                               it has errors that a GPU would not report */

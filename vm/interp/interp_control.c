@@ -44,7 +44,7 @@ tvm_status tvm_interp_FOR(interp_context *context, const interp_insn *insn) {
     }
     context->slots[insn->source->result] = start;
     if (tvm_pipeline_stages(context->block->kernel->kernel, insn->source)) context->pipelined = true;
-    return TVM_OK;
+    return tvm_interp_turn(context, insn);
 }
 
 /* Adds the step to the variable; false when the sum, as a mathematical integer, is not below the end. */
@@ -65,7 +65,9 @@ static tvm_status go_if(interp_context *context, const interp_insn *insn, uint32
 }
 
 tvm_status tvm_interp_WHILE(interp_context *context, const interp_insn *insn) {
-    return go_if(context, insn, insn->operands[0].value, insn->source->match + 1);
+    uint32_t body = context->pc;
+    tvm_status status = go_if(context, insn, insn->operands[0].value, insn->source->match + 1);
+    return status == TVM_OK && context->pc == body ? tvm_interp_turn(context, insn) : status;
 }
 
 tvm_status tvm_interp_IF(interp_context *context, const interp_insn *insn) {
@@ -91,7 +93,8 @@ static tvm_status next_turn(interp_context *context, uint32_t opener, uint32_t e
         tvm_dtype type = interp_slot(block->kernel, loop->result)->dtype;
         bool more = loop_next(type, &context->loops[opener], &context->slots[loop->result]);
         context->pc = more ? opener + 1 : end + 1;
-        if (!more && tvm_pipeline_stages(block->kernel->kernel, loop)) context->pipelined = false;
+        if (more) return tvm_interp_turn(context, &block->kernel->insns[opener]);
+        if (tvm_pipeline_stages(block->kernel->kernel, loop)) context->pipelined = false;
     }
     return TVM_OK;
 }

@@ -169,6 +169,7 @@ typedef struct interp_block {
     size_t print_size;
     interp_context *contexts; /* the block's own, then those of the teams of its roles */
     uint32_t context_count;
+    uint64_t turns[TVM_MAX_THREADS / 32]; /* of loops that a warp has made, or will make behind its role */
     uint32_t slice;            /* instructions that may be executed before the limits are looked at again */
     tvm_launch_counts *counts; /* since the worker began; NULL: nothing is counted */
     uint32_t running;          /* teams of roles that have begun and not ended */
@@ -327,6 +328,8 @@ tvm_status tvm_interp_no_memory(interp_run *run);
 void tvm_interp_limits_begin(interp_run *run, const tvm_interp_options *options);
 /* Once block->slice instructions have been executed: fills it again, or ends the launch. */
 tvm_status tvm_interp_next_slice(interp_context *context, const interp_insn *insn);
+/* A turn of the loop that the instruction opens begins: ends the launch if that is one too many. */
+tvm_status tvm_interp_turn(interp_context *context, const interp_insn *insn);
 
 /* Wakes the workers that wait for a semaphore or for elements that are put; the mutex is held. */
 void tvm_interp_changed(interp_run *run);

@@ -1,5 +1,6 @@
 /* The limits that end a launch: a number of instructions, a time, a call of tvm_cancel in another thread.
- * They are checked once per slice of instructions; each worker has slices of its own. */
+ * They are checked once per slice of instructions; each worker has slices of its own. The number of turns is
+ * a limit of each warp, which is checked in each of them. */
 #include "interp_impl.h"
 
 #include <time.h>
@@ -47,4 +48,20 @@ tvm_status tvm_interp_next_slice(interp_context *context, const interp_insn *ins
     return tvm_interp_end(context, insn, TVM_LIMIT,
                           "the launch executes more than its limit of %llu instructions",
                           (unsigned long long)options->instructions);
+}
+
+/* What the block's own context does while roles run, its warps do before or after their role: a warp's turns
+ * are those of all contexts that it is in. */
+tvm_status tvm_interp_turn(interp_context *context, const interp_insn *insn) {
+    interp_block *block = context->block;
+    uint32_t most = block->run->options->turns;
+    if (!most && !block->counts) return TVM_OK;
+    for (uint32_t w = context->team.first; w < context->team.first + context->team.warps; w++) {
+        uint64_t made = ++block->turns[w];
+        if (block->counts && made > block->counts->turns) block->counts->turns = made;
+        if (most && made > most)
+            return tvm_interp_end(context, insn, TVM_LIMIT, "the budget of %u turns is used up, in warp %u",
+                                  (unsigned)most, (unsigned)w);
+    }
+    return TVM_OK;
 }

@@ -269,6 +269,7 @@ static void reset_block(interp_block *block) {
     block->running = 0;
     block->bulk.count = block->casts.count = 0;
     block->meets = INTERP_APART;
+    memset(block->turns, 0, sizeof block->turns);
     memset(block->barriers, 0, block->kernel->barrier_count * sizeof *block->barriers);
     for (uint32_t c = 0; c < block->context_count; c++) reset_context(&block->contexts[c]);
     if (block->counts) block->counts->blocks++;
@@ -398,6 +399,7 @@ static void add_counts(interp_run *run, const interp_block *block) {
     if (!own || !own->executed) return;
     pthread_mutex_lock(&run->mutex);
     all->blocks += own->blocks;
+    if (own->turns > all->turns) all->turns = own->turns;
     all->global_read += own->global_read;
     all->global_written += own->global_written;
     all->shared_read += own->shared_read;

@@ -123,6 +123,7 @@ static tvm_status count(const tvm_run_binding *binding, const tvm_run_args *args
         status = failed(context, tvm_launch_counted(kernel, own->values, own->count, &counts), diags);
     p->instructions = counts.instructions;
     p->blocks = counts.blocks;
+    p->turns = counts.turns;
     p->global_read = counts.global_read;
     p->global_written = counts.global_written;
     p->shared_read = counts.shared_read;

@@ -17,7 +17,7 @@ typedef enum tvm_run_pipe {
 
 typedef struct tvm_run_profile {
     const char *kernel, *device;
-    uint64_t instructions, blocks;
+    uint64_t instructions, blocks, turns;
     uint64_t global_read, global_written, shared_read, shared_written;
     uint64_t tensor_bytes;              /* of the tensors that it is given */
     uint64_t operations[TVM_RUN_PIPES]; /* by pipe */

@@ -88,6 +88,7 @@ void tvm_run_profile_print(const tvm_run_profile *p, FILE *out) {
     char text[32], other[32];
     fprintf(out, "%s on %s, counted by the interpreter:\n", p->kernel, p->device);
     fprintf(out, "  %-16s %12" PRIu64 " of %" PRIu64 " blocks\n", "instructions", p->instructions, p->blocks);
+    if (p->turns) fprintf(out, "  %-16s %12" PRIu64 " of loops, of a warp at most\n", "turns", p->turns);
     print_bytes("global memory", p->global_read, p->global_written, out);
     print_bytes("shared memory", p->shared_read, p->shared_written, out);
     if (p->passes)
