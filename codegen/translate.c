@@ -6,8 +6,7 @@
 #include "shared_plan.h"
 
 static tvm_status translate(const tvm_ir_program *program, const tvm_lowered *lowered, tvm_target target,
-                            const tvm_translate_options *options, tvm_module **module_out,
-                            tvm_diags *diags) {
+                            const tvm_translate_options *options, tvm_module **module_out, tvm_diags *diags) {
     tvm_module *module = calloc(1, sizeof *module);
     if (!module) return tvm_diag_no_memory(diags);
     module->target = target;

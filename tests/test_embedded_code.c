@@ -63,6 +63,9 @@ START_TEST(a_context_refuses_code_of_strangers) {
     ck_assert(takes_embedded_code(context));
     ck_assert_int_eq(tvm_set_limits(context, &(tvm_limits){.no_embedded_code = 1}), TVM_OK);
     ck_assert(!takes_embedded_code(context));
+    /* nor does it count turns */
+    ck_assert_int_eq(tvm_set_limits(context, &(tvm_limits){.turns = 1000}), TVM_OK);
+    ck_assert(!takes_embedded_code(context));
     ck_assert_int_eq(tvm_set_limits(context, NULL), TVM_OK);
     ck_assert(takes_embedded_code(context));
     tvm_context_free(context);

@@ -102,7 +102,8 @@ tvm_status tvm_context_load(tvm_context *context, tvm_ir_program *program, tvm_p
     loaded->program = program;
     bool counts = atomic_load(&context->limits.turns) != 0;
     if (atomic_load(&context->limits.no_embedded_code)) tvm_ir_program_drop_images(program);
-    tvm_status status = context->ops->code_open(context->device, program, counts, &loaded->device_code, diags);
+    tvm_status status =
+        context->ops->code_open(context->device, program, counts, &loaded->device_code, diags);
     if (!status) status = make_room(loaded, diags);
     if (!status) status = make_functions(loaded, diags);
     if (status) {

@@ -91,7 +91,7 @@ typedef struct tvm_limits {
                                tvm_memory_alloc knows */
     int no_embedded_code; /* not 0: programs that are loaded from now on do not use the machine code of their
                              bytecode files */
-    unsigned turns;  /* of loops, that one warp makes in one launch; on a GPU what its waits ask counts, too */
+    unsigned turns; /* of loops, that one warp makes in one launch; on a GPU what its waits ask counts, too */
     int co_resident; /* not 0: a launch on a GPU whose blocks wait for each other is refused unless all of
                         them run at a time */
 } tvm_limits;

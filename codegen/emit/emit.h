@@ -67,7 +67,7 @@ typedef struct emitter {
     slot_state *slots; /* as those of the kernel's state */
     expr_values values;
     struct hoisting *hoist;
-    reg turns_left; /* turns_emit.h; without a name where nothing is counted */
+    reg turns_left;           /* turns_emit.h; without a name where nothing is counted */
     const tvm_insn *compared; /* the compare that was emitted last */
     uint32_t compared_pred;   /* %p of its first element; the others' follow */
     wait_set unfinished;      /* wgmma that may be, here */

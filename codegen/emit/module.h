@@ -11,7 +11,7 @@ typedef struct module_text {
     tvm_text globals; /* at module scope: the strings that are printed */
     tvm_text kernels; /* the entry points */
     bool uses_vprintf;
-    unsigned ptx_version;      /* 84: 8.4; that some instruction needs beyond the target's */
+    unsigned ptx_version; /* 84: 8.4; that some instruction needs beyond the target's */
     tvm_translate_options options;
 } module_text;
 
