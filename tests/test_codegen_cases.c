@@ -1,5 +1,6 @@
 /* The data-driven cases (tests/cases.txt) as generated code: the PTX for each target is executed by
- * ptx_machine.h, block after block, and gives the outputs that the case expects. */
+ * ptx_machine.h, block after block, and gives the outputs that the case expects; so does code that counts
+ * turns, for one target, or with TVM_TEST_ALL for each. */
 #include "check_kit.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,12 +8,14 @@
 
 #include "case_file.h"
 #include "codegen.h"
+#include "extent_kit.h"
 #include "launch.h"
 #include "ptx_launch_kit.h"
 
 enum { MARGIN = 64, MARGIN_BYTE = 0x5a, MULTIPROCESSORS = 2 };
 
 static const char *const targets[] = {"sm_80", "sm_89", "sm_90a", "sm_100a"};
+enum { TARGETS = sizeof targets / sizeof *targets };
 static char folder[4096];
 static char **paths;
 
@@ -105,13 +108,15 @@ static void check_tensor(const launch *l, uint32_t i, const char *target) {
                           "%s: %s", target, l->c->name);
 }
 
-static void run_for(launch *l, const char *name) {
+/* counted: as code that counts turns, with as many as there can be. */
+static void run_for(launch *l, const char *name, bool counted) {
     tvm_diags diags = {0};
     tvm_target target;
     tvm_module *module = NULL;
     ck_assert_int_eq(tvm_target_parse(name, &target, NULL), TVM_OK);
     if (!tvm_kernel_is_for(l->kernel, target.arch, tvm_target_traits_of(target))) return;
-    tvm_status status = tvm_translate(l->program, target, &module, &diags);
+    const tvm_translate_options options = {.counts_turns = counted};
+    tvm_status status = tvm_translate_with(l->program, target, &options, &module, &diags);
     tvm_diags_print(&diags, stderr, l->c->name, false);
     ck_assert_int_eq(status, TVM_OK);
     read_scalars(l);
@@ -161,8 +166,11 @@ START_TEST(the_generated_code_gives_what_the_case_expects) {
                   c->kernel != NULL && case_assemble(c, folder, &program, &diags) == TVM_OK;
     launch l = {.c = c, .program = program};
     if (is_run) l.kernel = find_kernel(program, c->kernel);
-    if (l.kernel != NULL && is_for_the_machine(l.kernel))
-        for (size_t t = 0; t < sizeof targets / sizeof *targets; t++) run_for(&l, targets[t]);
+    if (l.kernel != NULL && is_for_the_machine(l.kernel)) {
+        for (size_t t = 0; t < TARGETS; t++) run_for(&l, targets[t], false);
+        for (size_t t = 0; t < TARGETS; t++)
+            if (test_all() || t == (size_t)_i % TARGETS) run_for(&l, targets[t], true);
+    }
     tvm_diags_free(&diags);
     tvm_ir_program_free(program);
     case_free(c);

@@ -1,8 +1,7 @@
-/* What the loops of a kernel take off the budget of turns, where its code counts them (vasm(5), "Limits of a
- * launch"). How many turns a launch makes does not depend on where the code counts them, as long as it counts
- * all that come: a loop that makes all of its turns once it has begun takes them at once, and one with
- * constantly many of them is part of the turns of the loop around it. So the loops that matter for speed
- * count nothing in their turns. */
+/* What the loops of a kernel take off the budget of turns, where its code counts them (tvm-memory(7), "Turns").
+ * Whether a launch has turns enough does not depend on where the code counts them, as long as it counts all
+ * that come: a loop that makes all of its turns once it has begun takes them at once, and one with constantly
+ * many of them is part of the turns of the loop around it. So most inner loops count nothing in their turns. */
 #ifndef TVM_CODEGEN_TURNS_H
 #define TVM_CODEGEN_TURNS_H
 
