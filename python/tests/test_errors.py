@@ -167,6 +167,29 @@ def test_limits(axpy, vectors):
     axpy(1000, 3.0, *vectors)
 
 
+def test_turns():
+    text = """
+.vasm 7
+.kernel turns(n: i32)
+.warps 1
+.grid 1
+    while n > 0
+    end
+    for %i = 0 to 5
+        %j = %i
+    end
+.end
+"""
+    tilusvm.set_limits(turns=5, co_resident=True)
+    try:
+        kernel = tilusvm.assemble(text, name="turns.vasm")["turns"]
+        kernel(0)
+        with pytest.raises(tilusvm.LimitError, match="turns.vasm:6.*the budget of 5 turns is used up"):
+            kernel(1)
+    finally:
+        tilusvm.set_limits()
+
+
 def test_sanitizer():
     text = """
 .vasm 3
