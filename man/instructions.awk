@@ -9,6 +9,7 @@
 /^TVM_OP/, /\)$/ { row = row " " $0 }
 /\)$/ && row != "" {
     n = 0
+    gsub(/" +"/, "", row) # a string in two lines
     rest = row
     while (match(rest, /"[^"]*"/)) {
         text[++n] = substr(rest, RSTART + 1, RLENGTH - 2)

@@ -10,6 +10,7 @@ function html(text) { gsub(/&/, "\\&amp;", text); gsub(/</, "\\&lt;", text); gsu
 /^TVM_OP/, /\)$/ { row = row " " $0 }
 /\)$/ && row != "" {
     n = 0
+    gsub(/" +"/, "", row) # a string in two lines
     while (match(row, /"[^"]*"/)) {
         text[++n] = substr(row, RSTART + 1, RLENGTH - 2)
         row = substr(row, RSTART + RLENGTH)
