@@ -39,5 +39,7 @@ const tvm_target_record tvm_target_records[] = {
     {{103, 'a'}, 88, {BLACKWELL, {227 * KIB, 65536}}},    /* B300, GB300 */
     {{120, '\0'}, 87, {SINCE_120, {99 * KIB, 65536}}},    /* RTX PRO 6000, GeForce 50 */
     {{120, 'a'}, 87, {BLACKWELL_120, {99 * KIB, 65536}}}, /* RTX PRO 6000, GeForce 50 */
+    {{121, '\0'}, 88, {SINCE_120, {99 * KIB, 65536}}},    /* GB10 */
+    {{121, 'a'}, 88, {BLACKWELL_120, {99 * KIB, 65536}}}, /* GB10 */
 };
 const size_t tvm_target_record_count = sizeof tvm_target_records / sizeof *tvm_target_records;

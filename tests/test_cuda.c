@@ -54,14 +54,14 @@ END_TEST
 /* The nearest target before: its PTX runs on the GPU, no cubin does, and what one architecture alone has is
  * not used. */
 START_TEST(a_gpu_that_no_target_is_of_gets_ptx) {
-    char *newer = report_of("130", "Fake GPU (cuda:0, sm_120)"),
+    char *newer = report_of("130", "Fake GPU (cuda:0, sm_121)"),
          *between = report_of("88", "Fake GPU (cuda:0, sm_87)"),
-         *sibling = report_of("121", "Fake GPU (cuda:0, sm_120)");
+         *sibling = report_of("122", "Fake GPU (cuda:0, sm_121)");
     ck_assert(has_line(newer,
-                       "target: sm_120, as PTX, which the driver compiles: this version knows no target of "
+                       "target: sm_121, as PTX, which the driver compiles: this version knows no target of "
                        "compute capability 13.0"));
     ck_assert(has_line(between, "target: sm_87")); /* a cubin of a lower minor number runs */
-    ck_assert(has_line(sibling, "target: sm_120"));
+    ck_assert(has_line(sibling, "target: sm_121"));
     ck_assert(strstr(sibling, "setmaxnreg (") && !strstr(sibling, "has, but"));
     free(newer), free(between), free(sibling);
 }

@@ -228,7 +228,7 @@ START_TEST(a_newer_gpu_takes_embedded_ptx) {
     embed("sm_120a");
     ck_assert_str_eq(origin_on(150), "PTX for sm_120, embedded in the program, compiled by the driver");
     embed("none");
-    ck_assert_str_eq(origin_on(130), "PTX for sm_120, compiled by the driver");
+    ck_assert_str_eq(origin_on(130), "PTX for sm_121, compiled by the driver");
     ck_assert_int_eq(logged(""), 0); /* no cubin that ptxas makes would run there */
 }
 END_TEST
