@@ -186,10 +186,11 @@ static void add_products(anchor_list *list, uint32_t warps) {
 /* ---- by instruction ---- */
 
 bool tvm_infer_is_product(const tvm_infer_state *in, uint32_t insn, uint32_t slot) {
-    tvm_infer_operands registers;
-    if (in->kernel->insns[insn].op != TVM_OP_MMA) return false;
-    tvm_infer_registers(in, insn, &registers);
-    return slot == tvm_infer_result(in, insn) || registers.slots[registers.count - 1] == slot;
+    const tvm_insn *mma = &in->kernel->insns[insn];
+    if (mma->op != TVM_OP_MMA) return false;
+    const tvm_operand *operands = tvm_operands(in->kernel, mma);
+    const tvm_mma_places at = tvm_mma_find_places(in->program, in->kernel, operands, mma->count);
+    return slot == tvm_infer_result(in, insn) || operands[at.c].value == slot;
 }
 
 unsigned tvm_infer_anchors(tvm_infer_state *in, uint32_t insn, uint32_t slot,

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mma.h"
 #include "report.h"
 
 /* Without .warps, which has been said to be missing, a team of one warp stands in. */
@@ -98,15 +99,12 @@ static bool follow(tvm_asm *as) {
 
 /* mma's operands have layouts of their own: it is checked when they are known. The result is what is added
  * to. */
-static tvm_status product_shape(const tvm_asm *as, const tvm_insn *insn, const tvm_operand *operands,
-                                tvm_result_type *type) {
-    for (uint32_t i = 0; i < insn->count; i++) {
-        if (operands[i].kind != TVM_OPERAND_SLOT) continue;
-        const tvm_slot *slot = &as->open.shapes[operands[i].value];
-        if (slot->kind != TVM_SLOT_REGISTER) continue;
-        type->dtype = slot->dtype;
-        type->layout = as->program->layouts[slot->layout];
-    }
+static tvm_status product_shape(const tvm_asm *as, const tvm_ir_kernel *kernel, const tvm_insn *insn,
+                                const tvm_operand *operands, tvm_result_type *type) {
+    const tvm_mma_places at = tvm_mma_find_places(as->program, kernel, operands, insn->count);
+    const tvm_slot *slot = &kernel->slots[operands[at.c].value];
+    type->dtype = slot->dtype;
+    type->layout = as->program->layouts[slot->layout];
     type->kind = TVM_SLOT_REGISTER;
     type->has_layout = type->open = true;
     return TVM_OK;
@@ -119,7 +117,7 @@ tvm_status tvm_asm_infer_shape(tvm_asm *as, const tvm_insn *insn, const tvm_oper
     tvm_team team = tvm_asm_team(as);
     if (!follow(as)) return TVM_NO_MEMORY;
     kernel.slots = as->open.shapes;
-    if (insn->op == TVM_OP_MMA) return product_shape(as, insn, operands, type);
+    if (insn->op == TVM_OP_MMA) return product_shape(as, &kernel, insn, operands, type);
     if (type->has_layout &&
         !tvm_infer_whole(declared.layout.rank, declared.layout.shape, team, &type->layout, why))
         return TVM_INVALID;

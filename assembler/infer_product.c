@@ -65,6 +65,7 @@ static const char *refuse_wgmma(const tvm_infer_state *in, uint32_t insn, const 
     unsigned n = sums->rank - 1U;
     uint32_t columns = locals_along(sums, n) / 2, batch = 1;
     if (mma->types->sums == TVM_MMA_F64) return "wgmma does not multiply f64";
+    if (tvm_mma_is_mixed(mma)) return "wgmma has neither floats of 4 and 6 bits, f16 sums of f8, nor scales";
     if (!mma->b.is_shared) return "wgmma reads b from shared memory: store it to a shared tensor";
     if (team.warps % GROUP != 0) return "wgmma is done by four warps: write .warps 4, or a multiple of it";
     if (team.first % GROUP != 0) return "wgmma is done by warps 4i to 4i+3: begin the role at such a warp";
@@ -98,8 +99,7 @@ static uint64_t load_fragments(const tvm_infer_state *in, const tvm_mma *mma, bo
     bool k_first = source->is_transposed == a;
     tvm_layout fragments;
     *words = 0;
-    if (tvm_mma_fragments(mma->types->atoms, sums, a, source->rank, source->shape, &fragments, NULL) !=
-        TVM_OK)
+    if (tvm_mma_fragments(mma->atoms, sums, a, source->rank, source->shape, &fragments, NULL) != TVM_OK)
         return 0;
     uint32_t locals = tvm_layout_locals(&fragments);
     *words = (locals * bits + 31) / 32;
@@ -117,7 +117,7 @@ bool tvm_infer_product_of(const tvm_infer_state *in, uint32_t insn, uint32_t res
         !tvm_mma_read(in->program, in->kernel, tvm_operands(in->kernel, source), source->count, &mma) ||
         !mma.types)
         return false;
-    uint64_t steps = mma.k / mma.types->atoms->k, rows = locals_along(&sums, sums.rank - 2U) / 2,
+    uint64_t steps = mma.k / mma.atoms->k, rows = locals_along(&sums, sums.rank - 2U) / 2,
              tiles = tvm_layout_locals(&sums) / 4;
     out->a = mma.a.slot;
     if (mma.types->is_scalar) {

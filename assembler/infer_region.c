@@ -35,9 +35,10 @@ static bool has_sums(const tvm_infer_state *in, uint32_t slot) {
     for (uint32_t i = in->first_use[slot]; i < in->first_use[slot + 1]; i++) {
         uint32_t insn = in->uses[i];
         if (!tvm_infer_is_product(in, insn, slot)) continue;
-        tvm_infer_operands registers;
-        tvm_infer_registers(in, insn, &registers);
-        added_to = added_to || registers.slots[registers.count - 1] == slot;
+        const tvm_insn *mma = &in->kernel->insns[insn];
+        const tvm_operand *operands = tvm_operands(in->kernel, mma);
+        const tvm_mma_places at = tvm_mma_find_places(in->program, in->kernel, operands, mma->count);
+        added_to = added_to || operands[at.c].value == slot;
         products++;
     }
     return products > 0 && (added_to || uses - products < 2);

@@ -73,23 +73,32 @@ static bool write_product(const tvm_layout *layout, tvm_text *text) {
     return true;
 }
 
-static void write_layout(const tvm_layout *layout, tvm_text *text) {
-    static const char *const atoms[] = {"mma.m16n8k16.C", "mma.m16n8k16.A", "mma.m16n8k16.B",
-                                        "mma.m16n8k32.A", "mma.m16n8k32.B", "mma.m16n8k8.A",
-                                        "mma.m16n8k8.B"};
-    char canonical[TVM_LAYOUT_TEXT_MAX];
+/* As X.atom of one of the atoms. */
+static bool write_atom(const tvm_layout *layout, const char *const *atoms, size_t count, tvm_text *text) {
     tvm_layout atom, outer;
-    for (unsigned i = 0; i < sizeof atoms / sizeof *atoms; i++) {
+    bool good = false;
+    for (size_t i = 0; i < count && !good; i++) {
         tvm_text text_outer = {0};
-        bool good = tvm_layout_atom(atoms[i], strlen(atoms[i]), &atom, NULL) == TVM_OK &&
-                    tvm_layout_divide_right(layout, &atom, &outer, NULL) == TVM_OK &&
-                    write_product(&outer, &text_outer);
+        good = tvm_layout_atom(atoms[i], strlen(atoms[i]), &atom, NULL) == TVM_OK &&
+               tvm_layout_divide_right(layout, &atom, &outer, NULL) == TVM_OK &&
+               write_product(&outer, &text_outer);
         if (good)
             tvm_text_add(text, "%s%s%s", tvm_text_string(&text_outer), text_outer.size ? "." : "", atoms[i]);
         tvm_text_free(&text_outer);
-        if (good) return;
     }
-    if (!write_product(layout, text)) tvm_text_puts(text, tvm_layout_text(layout, canonical));
+    return good;
+}
+
+static void write_layout(const tvm_layout *layout, tvm_text *text) {
+    static const char *const atoms[] = {"mma.m16n8k16.C", "mma.m16n8k16.A", "mma.m16n8k16.B",
+                                        "mma.m16n8k32.A", "mma.m16n8k32.B", "mma.m16n8k8.A",
+                                        "mma.m16n8k8.B",  "mma.m16n8k64.A", "mma.m16n8k64.B"};
+    /* what is no product of anything else */
+    static const char *const scales[] = {"mma.scale_vec4.A", "mma.scale_vec2.A", "mma.scale_vec1.A"};
+    char canonical[TVM_LAYOUT_TEXT_MAX];
+    if (!write_atom(layout, atoms, sizeof atoms / sizeof *atoms, text) && !write_product(layout, text) &&
+        !write_atom(layout, scales, sizeof scales / sizeof *scales, text))
+        tvm_text_puts(text, tvm_layout_text(layout, canonical));
 }
 
 /* ---- the listing ---- */

@@ -28,15 +28,24 @@ static bool broadcast_part(const tvm_layout *wide, const tvm_layout *shape, tvm_
 /* What operand k of an mma has when the sums have this layout. */
 static bool fragments(const tvm_infer_state *in, uint32_t insn, const tvm_infer_operands *registers,
                       unsigned k, const tvm_layout *sums, tvm_layout *out) {
-    if (k + 1 == registers->count) {
+    const tvm_insn *mma = &in->kernel->insns[insn];
+    const tvm_operand *operands = tvm_operands(in->kernel, mma);
+    const tvm_mma_places at = tvm_mma_find_places(in->program, in->kernel, operands, mma->count);
+    uint32_t place = registers->at[k];
+    if (place == at.c) {
         *out = *sums;
         return true;
     }
     const tvm_layout shape = tvm_infer_shape_of(in, registers->slots[k]);
-    bool is_a = registers->at[k] == 0;
-    const tvm_insn *mma = &in->kernel->insns[insn];
-    bool as_tf32 = tvm_mma_reads_tf32(in->program, in->kernel, tvm_operands(in->kernel, mma), mma->count);
+    bool is_scale = place == at.scale_a || place == at.scale_b, is_a = place == 0 || place == at.scale_a;
+    bool as_tf32 = tvm_mma_reads_tf32(in->program, in->kernel, operands, mma->count);
     const tvm_mma_atoms *atoms = tvm_mma_atoms_of(in->work[registers->slots[k]].dtype, as_tf32);
+    if (at.scale_a != TVM_NONE) {
+        const tvm_mma_scaling *scaling =
+            tvm_mma_find_scaling(in->work[operands[0].value].dtype, in->work[operands[at.b].value].dtype,
+                                 in->work[operands[at.scale_a].value].dtype);
+        atoms = !scaling ? NULL : is_scale ? scaling->scales : scaling->operands;
+    }
     return atoms != NULL &&
            tvm_mma_fragments(atoms, sums, is_a, shape.rank, shape.shape, out, NULL) == TVM_OK;
 }

@@ -91,28 +91,69 @@ static const atom atoms[] = {
     {"mma.m16n8k32.B", {{false, false, {2, 1}}, {true, true, {4, 8}}, {false, false, {4, 1}}}},
     {"mma.m16n8k32.C", {{false, false, {2, 1}}, {true, false, {8, 4}}, {false, false, {1, 2}}}},
     {"mma.m16n8k32.D", {{false, false, {2, 1}}, {true, false, {8, 4}}, {false, false, {1, 2}}}},
+    {"mma.m16n8k64.A", {{false, true, {2, 2}}, {true, false, {8, 4}}, {false, false, {1, 8}}}},
+    {"mma.m16n8k64.B", {{false, false, {2, 1}}, {true, true, {4, 8}}, {false, false, {8, 1}}}},
+    {"mma.m16n8k64.C", {{false, false, {2, 1}}, {true, false, {8, 4}}, {false, false, {1, 2}}}},
+    {"mma.m16n8k64.D", {{false, false, {2, 1}}, {true, false, {8, 4}}, {false, false, {1, 2}}}},
     {"ldmatrix", {{true, false, {8, 4}}, {false, false, {1, 2}}, {false, false, {1, 1}}}},
 };
 
+/* So many scales of each row of a, or of each column of b, one after the other along k. */
+typedef struct scale_atom {
+    const char *name;
+    uint32_t shape[2];
+} scale_atom;
+
+static const scale_atom scale_atoms[] = {
+    {"mma.scale_vec1.A", {16, 1}}, {"mma.scale_vec1.B", {1, 8}},  {"mma.scale_vec2.A", {16, 2}},
+    {"mma.scale_vec2.B", {2, 8}},  {"mma.scale_vec4.A", {16, 4}}, {"mma.scale_vec4.B", {4, 8}},
+};
+
+enum { ATOMS = sizeof atoms / sizeof *atoms, SCALE_ATOMS = sizeof scale_atoms / sizeof *scale_atoms };
+
 const char *tvm_layout_atom_name(size_t index) {
-    return index < sizeof atoms / sizeof *atoms ? atoms[index].name : NULL;
+    if (index < ATOMS) return atoms[index].name;
+    return index < ATOMS + SCALE_ATOMS ? scale_atoms[index - ATOMS].name : NULL;
+}
+
+/* PTX ISA, "Block Scaling for mma.sync", of thread-id 0: of the scales of a, lanes 4i and 4i + 1 have those
+ * of rows i and i + 8; of those of b, lane 4i has column i. The other lanes have the same, so that it does
+ * not matter which of them is asked. */
+static tvm_status make_scales(const scale_atom *of, tvm_layout *out, tvm_why *why) {
+    bool is_a = of->shape[0] == 16;
+    unsigned along = is_a ? 1 : 0, across = is_a ? 0 : 1;
+    tvm_digits digits;
+    tvm_digits_start(&digits, 2, of->shape);
+    tvm_digit_push(&digits.spatial, (tvm_digit){8, 1, across});
+    tvm_digit_push(&digits.spatial, (tvm_digit){is_a ? 2 : 4, 0, 0});
+    if (is_a) tvm_digit_push(&digits.spatial, (tvm_digit){2, 8, across});
+    tvm_digit_push(&digits.local, (tvm_digit){of->shape[along], 1, along});
+    return tvm_digits_finish(&digits, out, why);
+}
+
+static tvm_status make_factors(const atom *of, tvm_layout *out, tvm_why *why) {
+    tvm_layout product;
+    const uint32_t one[2] = {1, 1};
+    tvm_status status = tvm_layout_local(2, one, &product, why);
+    for (unsigned f = 0; f < ATOM_FACTORS && status == TVM_OK; f++) {
+        const factor *next = &of->factors[f];
+        tvm_layout layout;
+        status = primitive(2, next->shape, next->is_spatial, next->is_column, &layout, why);
+        if (status == TVM_OK) status = tvm_layout_compose(&product, &layout, &product, why);
+    }
+    if (status == TVM_OK) *out = product;
+    return status;
+}
+
+static bool is_named(const char *of, const char *name, size_t length) {
+    return strlen(of) == length && memcmp(of, name, length) == 0;
 }
 
 tvm_status tvm_layout_atom(const char *name, size_t length, tvm_layout *out, tvm_why *why) {
-    for (size_t i = 0; i < sizeof atoms / sizeof *atoms; i++) {
-        if (strlen(atoms[i].name) != length || memcmp(atoms[i].name, name, length) != 0) continue;
-        tvm_layout product;
-        const uint32_t one[2] = {1, 1};
-        tvm_status status = tvm_layout_local(2, one, &product, why);
-        for (unsigned f = 0; f < ATOM_FACTORS && status == TVM_OK; f++) {
-            const factor *next = &atoms[i].factors[f];
-            tvm_layout layout;
-            status = primitive(2, next->shape, next->is_spatial, next->is_column, &layout, why);
-            if (status == TVM_OK) status = tvm_layout_compose(&product, &layout, &product, why);
-        }
-        if (status == TVM_OK) *out = product;
-        return status;
-    }
+    for (size_t i = 0; i < ATOMS; i++)
+        if (is_named(atoms[i].name, name, length)) return make_factors(&atoms[i], out, why);
+    for (size_t i = 0; i < SCALE_ATOMS; i++)
+        if (is_named(scale_atoms[i].name, name, length)) return make_scales(&scale_atoms[i], out, why);
     return tvm_refuse(why, "no layout atom is named `%.*s`", (int)(length < 60 ? length : 60), name);
 }
 

@@ -10,6 +10,10 @@
 static const tvm_mma_atoms k8 = {"mma.m16n8k8.A", "mma.m16n8k8.B", "mma.m16n8k16.C", 8};
 static const tvm_mma_atoms k16 = {"mma.m16n8k16.A", "mma.m16n8k16.B", "mma.m16n8k16.C", 16};
 static const tvm_mma_atoms k32 = {"mma.m16n8k32.A", "mma.m16n8k32.B", "mma.m16n8k16.C", 32};
+static const tvm_mma_atoms k64 = {"mma.m16n8k64.A", "mma.m16n8k64.B", "mma.m16n8k16.C", 64};
+static const tvm_mma_atoms vec1 = {"mma.scale_vec1.A", "mma.scale_vec1.B", "mma.m16n8k16.C", 1};
+static const tvm_mma_atoms vec2 = {"mma.scale_vec2.A", "mma.scale_vec2.B", "mma.m16n8k16.C", 2};
+static const tvm_mma_atoms vec4 = {"mma.scale_vec4.A", "mma.scale_vec4.B", "mma.m16n8k16.C", 4};
 static const tvm_mma_atoms elements = {NULL, NULL, NULL, 1};
 
 #define F(bits, exponent, mantissa)                                                                          \
@@ -25,18 +29,62 @@ static const tvm_mma_atoms elements = {NULL, NULL, NULL, 1};
 #define TF32 F(32, 8, 10)
 #define F32  F(32, 8, 23)
 #define F64  F(64, 11, 52)
-#define E4M3 F(8, 4, 3)
-#define E5M2 F(8, 5, 2)
+/* Floats of 4, 6 and 8 bits, by their letters. */
+#define SMALL_E4M3 F(8, 4, 3)
+#define SMALL_E5M2 F(8, 5, 2)
+#define SMALL_E2M3 F(6, 2, 3)
+#define SMALL_E3M2 F(6, 3, 2)
+#define SMALL_E2M1 F(4, 2, 1)
+/* Sums of f32, which came with version `since`, and of f16. */
+#define SMALL(a, b, since)                                                                                   \
+    {SMALL_##a, SMALL_##b, F32, TVM_MMA_F32, &k32, false, since}, {                                          \
+        SMALL_##a, SMALL_##b, F16, TVM_MMA_F16, &k32, false, 7                                               \
+    }
+#define WITH_EACH(a, since)                                                                                  \
+    SMALL(a, E4M3, since), SMALL(a, E5M2, since), SMALL(a, E2M3, 7), SMALL(a, E3M2, 7), SMALL(a, E2M1, 7)
 static const tvm_mma_types all_types[] = {
-    {F16, F16, F32, TVM_MMA_F32, &k16, false, 1},     {BF16, BF16, F32, TVM_MMA_F32, &k16, false, 1},
-    {F16, F16, F16, TVM_MMA_F16, &k16, false, 3},     {TF32, TF32, F32, TVM_MMA_F32, &k8, false, 3},
-    {F32, F32, F32, TVM_MMA_F32, &elements, true, 3}, {F64, F64, F64, TVM_MMA_F64, &k8, false, 3},
-    {I8, I8, I32, TVM_MMA_I32, &k32, false, 3},       {I8, U8, I32, TVM_MMA_I32, &k32, false, 3},
-    {U8, I8, I32, TVM_MMA_I32, &k32, false, 3},       {U8, U8, I32, TVM_MMA_I32, &k32, false, 3},
-    {E4M3, E4M3, F32, TVM_MMA_F32, &k32, false, 3},   {E4M3, E5M2, F32, TVM_MMA_F32, &k32, false, 3},
-    {E5M2, E4M3, F32, TVM_MMA_F32, &k32, false, 3},   {E5M2, E5M2, F32, TVM_MMA_F32, &k32, false, 3},
+    {F16, F16, F32, TVM_MMA_F32, &k16, false, 1},
+    {BF16, BF16, F32, TVM_MMA_F32, &k16, false, 1},
+    {F16, F16, F16, TVM_MMA_F16, &k16, false, 3},
+    {TF32, TF32, F32, TVM_MMA_F32, &k8, false, 3},
+    {F32, F32, F32, TVM_MMA_F32, &elements, true, 3},
+    {F64, F64, F64, TVM_MMA_F64, &k8, false, 3},
+    {I8, I8, I32, TVM_MMA_I32, &k32, false, 3},
+    {I8, U8, I32, TVM_MMA_I32, &k32, false, 3},
+    {U8, I8, I32, TVM_MMA_I32, &k32, false, 3},
+    {U8, U8, I32, TVM_MMA_I32, &k32, false, 3},
+    WITH_EACH(E4M3, 3),
+    WITH_EACH(E5M2, 3),
+    WITH_EACH(E2M3, 7),
+    WITH_EACH(E3M2, 7),
+    WITH_EACH(E2M1, 7),
 };
 enum { TYPES = sizeof all_types / sizeof *all_types };
+
+/* OCP Microscaling Formats (MX) 1.0: blocks of 32 and scales of e8m0; NVFP4: blocks of 16, of e4m3. Two
+ * operands of 4 bits fill their bytes. */
+static const tvm_mma_scaling mx = {F(8, 8, 0), 32, &k32, &vec1}, mxf4 = {F(8, 8, 0), 32, &k64, &vec2},
+                             nvf4 = {SMALL_E4M3, 16, &k64, &vec4};
+
+bool tvm_mma_is_small_float(tvm_dtype type) {
+    static const tvm_dtype small[] = {SMALL_E4M3, SMALL_E5M2, SMALL_E2M3, SMALL_E3M2, SMALL_E2M1};
+    for (unsigned i = 0; i < sizeof small / sizeof *small; i++)
+        if (tvm_dtype_same(type, small[i])) return true;
+    return false;
+}
+
+bool tvm_mma_is_mixed(const tvm_mma *mma) {
+    const tvm_mma_types *types = mma->types;
+    if (!tvm_mma_is_small_float(types->a)) return false;
+    return mma->scaling || types->sums == TVM_MMA_F16 || types->a.bits < 8 || types->b.bits < 8;
+}
+
+const tvm_mma_scaling *tvm_mma_find_scaling(tvm_dtype a, tvm_dtype b, tvm_dtype scale) {
+    bool both_f4 = a.bits == 4 && b.bits == 4;
+    if (!tvm_mma_is_small_float(a) || !tvm_mma_is_small_float(b)) return NULL;
+    if (tvm_dtype_same(scale, mx.type)) return both_f4 ? &mxf4 : &mx;
+    return both_f4 && tvm_dtype_same(scale, nvf4.type) ? &nvf4 : NULL;
+}
 
 const tvm_mma_types *tvm_mma_types_at(unsigned i) {
     return i < TYPES ? &all_types[i] : NULL;
@@ -127,7 +175,31 @@ static uint32_t find_k(const tvm_ir_program *program, const tvm_ir_kernel *kerne
 }
 
 /* In their order. */
-enum { TRANSPOSE_A, TRANSPOSE_B, SPLIT_K, K, REASSOCIATE, READ_TF32 };
+enum { TRANSPOSE_A, TRANSPOSE_B, SPLIT_K, K, REASSOCIATE, READ_TF32, SCALE_A, SCALE_B };
+
+static uint32_t scale_at(const tvm_operand *operands, uint32_t count, uint32_t at) {
+    return at < count && operands[at].kind == TVM_OPERAND_SLOT ? at : TVM_NONE;
+}
+
+tvm_mma_places tvm_mma_find_places(const tvm_ir_program *program, const tvm_ir_kernel *kernel,
+                                   const tvm_operand *operands, uint32_t count) {
+    uint32_t at_b = source_size(program, kernel, operands);
+    uint32_t at_c = at_b + source_size(program, kernel, operands + at_b);
+    return (tvm_mma_places){at_b, at_c, scale_at(operands, count, at_c + 1 + SCALE_A),
+                            scale_at(operands, count, at_c + 1 + SCALE_B)};
+}
+
+static void read_scales(const tvm_ir_program *program, const tvm_ir_kernel *kernel,
+                        const tvm_operand *operands, uint32_t count, tvm_mma *out) {
+    tvm_mma_places at = tvm_mma_find_places(program, kernel, operands, count);
+    out->scale_a = at.scale_a == TVM_NONE ? TVM_NONE : operands[at.scale_a].value;
+    out->scale_b = at.scale_b == TVM_NONE ? TVM_NONE : operands[at.scale_b].value;
+    out->atoms = out->types ? out->types->atoms : NULL;
+    if (out->scale_a == TVM_NONE) return;
+    out->scaling = tvm_mma_find_scaling(kernel->slots[out->a.slot].dtype, kernel->slots[out->b.slot].dtype,
+                                        kernel->slots[out->scale_a].dtype);
+    if (out->scaling) out->atoms = out->scaling->operands;
+}
 
 bool tvm_mma_reads_tf32(const tvm_ir_program *program, const tvm_ir_kernel *kernel,
                         const tvm_operand *operands, uint32_t count) {
@@ -147,6 +219,7 @@ bool tvm_mma_read(const tvm_ir_program *program, const tvm_ir_kernel *kernel, co
     out->types =
         tvm_mma_find_types(kernel->slots[out->a.slot].dtype, kernel->slots[out->b.slot].dtype,
                            kernel->slots[out->c].dtype, option(operands, count, options + READ_TF32) != 0);
+    read_scales(program, kernel, operands, count, out);
     out->splits_k = option(operands, count, options + SPLIT_K) != 0;
     out->may_reassociate = option(operands, count, options + REASSOCIATE) != 0;
     const uint32_t *shape = tvm_slot_shape(program, &kernel->slots[out->c]);
@@ -182,6 +255,13 @@ uint32_t tvm_mma_matrices(const tvm_mma_source *source) {
     uint32_t count = 1;
     for (unsigned d = 0; d + 2 < source->rank; d++) count *= source->shape[d];
     return count;
+}
+
+void tvm_mma_scale_shape(const tvm_mma *mma, bool a, unsigned *rank, uint32_t *shape) {
+    const tvm_mma_source *source = a ? &mma->a : &mma->b;
+    *rank = source->rank;
+    memcpy(shape, source->shape, sizeof source->shape);
+    shape[source->rank - (a ? 1U : 2U)] /= mma->scaling->block;
 }
 
 static bool is_broadcast(const tvm_mma *mma, const tvm_mma_source *source) {

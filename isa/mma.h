@@ -24,14 +24,17 @@ typedef struct tvm_mma_source {
 
 typedef struct tvm_mma {
     tvm_mma_source a, b;
-    uint32_t c;                        /* slot */
-    const struct tvm_mma_types *types; /* NULL: mma does not multiply these */
-    uint32_t batch;                    /* matrices of c */
-    unsigned leading;                  /* dimensions of the batch, */
-    uint32_t extent[TVM_MAX_RANK];     /* and their extents */
-    uint32_t m, n, k;                  /* of each matrix */
-    bool splits_k;                     /* the matrices of a shared tile lie one after the other along k */
-    bool may_reassociate;              /* constants may be taken off the sums in place of the operand */
+    uint32_t c;                            /* slot */
+    const struct tvm_mma_types *types;     /* NULL: mma does not multiply these */
+    const tvm_mma_atoms *atoms;            /* of the types, or of the scaling; NULL where those are */
+    const struct tvm_mma_scaling *scaling; /* NULL: no scales, or none that go with the types */
+    uint32_t scale_a, scale_b;             /* slots, TVM_NONE: none */
+    uint32_t batch;                        /* matrices of c */
+    unsigned leading;                      /* dimensions of the batch, */
+    uint32_t extent[TVM_MAX_RANK];         /* and their extents */
+    uint32_t m, n, k;                      /* of each matrix */
+    bool splits_k;                         /* the matrices of a shared tile lie one after the other along k */
+    bool may_reassociate;                  /* constants may be taken off the sums in place of the operand */
 } tvm_mma;
 
 /* What mma multiplies, and adds to. */
@@ -44,12 +47,35 @@ typedef struct tvm_mma_types {
     unsigned since; /* version of the language */
 } tvm_mma_types;
 
+/* Scales of a, [.., m, k / block], and of b, [.., k / block, n]: each element of a block along k is
+ * multiplied by its scale before it is a factor. */
+typedef struct tvm_mma_scaling {
+    tvm_dtype type; /* of the scales */
+    uint32_t block;
+    const tvm_mma_atoms *operands; /* the fragments of a, b and c, */
+    const tvm_mma_atoms *scales;   /* and of the scales: `k` of them for each row in a fragment of a */
+} tvm_mma_scaling;
+
+/* NULL: operands of these types have no scales of this one. */
+const tvm_mma_scaling *tvm_mma_find_scaling(tvm_dtype a, tvm_dtype b, tvm_dtype scale);
+/* Floats of 4, 6 or 8 bits that are multiplied in any mix. */
+bool tvm_mma_is_small_float(tvm_dtype type);
+/* Is it a product of such floats that not all tensor cores with f8 have: of 4 or 6 bits, with f16 sums, or
+ * scales? */
+bool tvm_mma_is_mixed(const tvm_mma *mma);
+
 /* NULL: there are none such. `as_tf32`: f32 operands are read as tf32. */
 const tvm_mma_types *tvm_mma_find_types(tvm_dtype a, tvm_dtype b, tvm_dtype c, bool as_tf32);
 /* Row i of those, NULL past the last. */
 const tvm_mma_types *tvm_mma_types_at(unsigned i);
 /* The atoms for operands of this type; NULL: mma takes no such. */
 const tvm_mma_atoms *tvm_mma_atoms_of(tvm_dtype operand, bool as_tf32);
+/* Where an instruction's operands stand behind a; TVM_NONE: it has no scales. */
+typedef struct tvm_mma_places {
+    uint32_t b, c, scale_a, scale_b;
+} tvm_mma_places;
+tvm_mma_places tvm_mma_find_places(const tvm_ir_program *program, const tvm_ir_kernel *kernel,
+                                   const tvm_operand *operands, uint32_t count);
 /* Does the instruction have the flag? */
 bool tvm_mma_reads_tf32(const tvm_ir_program *program, const tvm_ir_kernel *kernel,
                         const tvm_operand *operands, uint32_t count);
@@ -70,6 +96,9 @@ bool tvm_mma_broadcasts(const tvm_ir_program *program, const tvm_ir_kernel *kern
 /* The version of the language with which its types came, of a verified instruction. */
 unsigned tvm_mma_since(const tvm_ir_program *program, const tvm_ir_kernel *kernel,
                        const tvm_operand *operands, uint32_t count);
+
+/* Of the operand's scales, whose layout follows from c as its own does: rank and shape. */
+void tvm_mma_scale_shape(const tvm_mma *mma, bool a, unsigned *rank, uint32_t *shape);
 
 /* The register layout of operand `a` (else b) of this shape that goes with c: each warp has what its tiles of
  * c need. Leading dimensions of c that the operand lacks, or has with extent 1, replicate it. TVM_INVALID

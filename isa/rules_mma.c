@@ -45,9 +45,11 @@ static tvm_status check_types(const tvm_rule *rule) {
               c = tvm_rule_slot(rule, C)->dtype;
     bool as_tf32 = tvm_mma_reads_tf32(rule->program, rule->kernel, rule->operands, rule->count);
     if (!takes_a(a))
-        return tvm_refuse(rule->why,
-                          "%s has type %s, expected f16, bf16, tf32, f32, f64, i8, u8, f8_e4m3 or f8_e5m2",
-                          TVM_RULE_NAME(rule, A), TVM_DTYPE_TEXT(a));
+        return tvm_refuse(
+            rule->why,
+            "%s has type %s, expected f16, bf16, tf32, f32, f64, i8, u8, f8_e4m3, f8_e5m2, f6_e2m3, "
+            "f6_e3m2 or f4_e2m1",
+            TVM_RULE_NAME(rule, A), TVM_DTYPE_TEXT(a));
     if (as_tf32 && !tvm_dtype_same(a, TVM_F32))
         return tvm_refuse(rule->why, "tf32 is of f32 operands, %s has type %s", TVM_RULE_NAME(rule, A),
                           TVM_DTYPE_TEXT(a));
@@ -61,6 +63,67 @@ static tvm_status check_types(const tvm_rule *rule) {
                           want);
     return TVM_OK;
 }
+
+/* ---- scales ---- */
+
+static const tvm_slot *slot_of(const tvm_rule *rule, uint32_t slot) {
+    return &rule->kernel->slots[slot];
+}
+
+static tvm_status check_scale_types(const tvm_rule *rule, const tvm_mma *mma) {
+    tvm_dtype a = tvm_rule_slot(rule, A)->dtype, b = tvm_rule_slot(rule, B)->dtype;
+    if ((mma->scale_a == TVM_NONE) != (mma->scale_b == TVM_NONE))
+        return tvm_refuse(rule->why,
+                          "scale_a and scale_b go together: give an operand without scales those of 1.0");
+    tvm_dtype scale = slot_of(rule, mma->scale_a)->dtype, other = slot_of(rule, mma->scale_b)->dtype;
+    if (!tvm_mma_is_small_float(a) || !tvm_mma_is_small_float(b))
+        return tvm_refuse(rule->why, "scales are of floats of 4, 6 or 8 bits, %s has type %s",
+                          TVM_RULE_NAME(rule, tvm_mma_is_small_float(a) ? B : A),
+                          TVM_DTYPE_TEXT(tvm_mma_is_small_float(a) ? b : a));
+    if (!mma->scaling)
+        return tvm_refuse(rule->why, "scale_a has type %s, expected e8m0%s", TVM_DTYPE_TEXT(scale),
+                          a.bits == 4 && b.bits == 4 ? ", or f8_e4m3 for blocks of 16"
+                                                     : "; scales of f8_e4m3 are of two operands of f4_e2m1");
+    if (!tvm_dtype_same(scale, other))
+        return tvm_refuse(rule->why, "scale_b has type %s, expected %s as scale_a", TVM_DTYPE_TEXT(other),
+                          TVM_DTYPE_TEXT(scale));
+    if (mma->types->sums != TVM_MMA_F32)
+        return tvm_refuse(rule->why, "%s has type f16, expected f32 with scales", TVM_RULE_NAME(rule, C));
+    return TVM_OK;
+}
+
+static tvm_status check_scale_shape(const tvm_rule *rule, const tvm_mma *mma, bool a) {
+    const tvm_layout *layout =
+        &rule->program->layouts[slot_of(rule, a ? mma->scale_a : mma->scale_b)->layout];
+    uint32_t want[TVM_MAX_RANK];
+    unsigned rank;
+    tvm_mma_scale_shape(mma, a, &rank, want);
+    bool fits = layout->rank == rank;
+    for (unsigned d = 0; fits && d < rank; d++) fits = layout->shape[d] == want[d];
+    if (fits) return TVM_OK;
+    return tvm_refuse(rule->why, "scale_%c has shape %s, expected %s: one for each %u elements of %s along k",
+                      a ? 'a' : 'b', TVM_SHAPE_TEXT(layout->rank, layout->shape), TVM_SHAPE_TEXT(rank, want),
+                      mma->scaling->block, TVM_RULE_NAME(rule, a ? A : B));
+}
+
+/* Each warp has the scales of the fragments that it multiplies. */
+static tvm_status check_scales(const tvm_rule *rule, const tvm_mma *mma) {
+    tvm_mma_plan plan;
+    tvm_why why = {""};
+    if (mma->k % mma->atoms->k != 0)
+        return tvm_refuse(rule->why, "k is %u, expected a multiple of %u", mma->k, mma->atoms->k);
+    tvm_status status = check_scale_shape(rule, mma, true);
+    if (status == TVM_OK) status = check_scale_shape(rule, mma, false);
+    if (status != TVM_OK) return status;
+    const tvm_layout *layouts = rule->program->layouts;
+    if (tvm_mma_plan_make(mma->scaling->scales, &layouts[slot_of(rule, mma->scale_a)->layout],
+                          &layouts[slot_of(rule, mma->scale_b)->layout], tvm_rule_layout(rule, C), &plan,
+                          &why))
+        return TVM_OK;
+    return tvm_refuse(rule->why, "of scale_a and scale_b as a and b: %s", why.text);
+}
+
+/* ---- operands ---- */
 
 /* A register tensor has c's batch extents, or is broadcast along them, then these rows and columns. */
 static tvm_status check_registers(const tvm_rule *rule, unsigned entry, uint32_t rows, uint32_t columns) {
@@ -122,7 +185,7 @@ static tvm_status check_source(const tvm_rule *rule, const tvm_mma *mma, bool a,
     }
     tvm_status status = tvm_rule_tile(rule, entry, source->tile_rank, source->tile);
     if (status != TVM_OK) return status;
-    if (tvm_mma_fragments(mma->types->atoms, c, a, source->rank, source->shape, layout, &why) != TVM_OK)
+    if (tvm_mma_fragments(mma->atoms, c, a, source->rank, source->shape, layout, &why) != TVM_OK)
         return tvm_refuse(rule->why, "%s", why.text);
     return TVM_OK;
 }
@@ -142,13 +205,15 @@ tvm_status tvm_rule_MMA(const tvm_rule *rule) {
         return tvm_refuse(rule->why, "a and b are shared tiles: expected k, as 'k 64'");
     if (mma.k > TVM_MAX_TILE_ELEMENTS)
         return tvm_refuse(rule->why, "k is %u, expected at most %d", mma.k, TVM_MAX_TILE_ELEMENTS);
+    bool scaled = mma.scale_a != TVM_NONE || mma.scale_b != TVM_NONE;
     status = check_words(rule, &mma);
+    if (status == TVM_OK && scaled) status = check_scale_types(rule, &mma);
+    if (status == TVM_OK && scaled) status = check_scales(rule, &mma);
     if (status == TVM_OK) status = check_source(rule, &mma, false, &b);
     if (status == TVM_OK) status = check_source(rule, &mma, true, &a);
     if (status != TVM_OK) return status;
     tvm_mma_plan plan;
     tvm_why why = {""};
-    if (!tvm_mma_plan_make(mma.types->atoms, &a, &b, c, &plan, &why))
-        return tvm_refuse(rule->why, "%s", why.text);
+    if (!tvm_mma_plan_make(mma.atoms, &a, &b, c, &plan, &why)) return tvm_refuse(rule->why, "%s", why.text);
     return tvm_rule_register(rule, mma.types->c, c);
 }

@@ -29,7 +29,7 @@ typedef struct section {
  * came later. */
 typedef struct row_extent {
     bool known;
-    uint8_t most, later;
+    uint16_t most, later;
 } row_extent;
 
 typedef struct reader {
@@ -250,14 +250,14 @@ static void take_operands(reader *r, tvm_operand *operands, uint32_t count) {
 static row_extent extent_of(reader *r, unsigned op, const tvm_op_info *info) {
     row_extent *row = &r->rows[op];
     if (!row->known) {
-        row->later = (uint8_t)tvm_language_later_operands(info, r->language);
-        row->most = (uint8_t)(tvm_op_operands_max(info) - row->later);
+        row->later = (uint16_t)tvm_language_later_operands(info, r->language);
+        row->most = (uint16_t)(tvm_op_operands_max(info) - row->later);
         row->known = true;
     }
     return *row;
 }
 
-_Static_assert(TVM_INSN_OPERANDS <= UINT8_MAX, "a row's operands are counted in 8 bits");
+_Static_assert(TVM_INSN_OPERANDS <= UINT16_MAX, "a row's operands are counted in 16 bits");
 
 static void read_insn(reader *r, tvm_ir_kernel *kernel) {
     size_t offset = r->at;

@@ -433,10 +433,11 @@ tvm_status tvm_ir_kernel_match(const tvm_ir_program *program, tvm_ir_kernel *ker
 /* ---- instructions ---- */
 
 /* An upper bound of the steps of a layout rule: it walks the threads, and the locals, of each tensor; mma's
- * walks the tiles of c times those of k. */
+ * walks the tiles of c times those of k, and again for scales. */
 static uint64_t rule_work(const tvm_verify_state *state, const tvm_insn *insn) {
     const tvm_ir_kernel *kernel = state->kernel;
     uint64_t work = 64, product = 1;
+    unsigned factors = 0;
     const tvm_slot *result = insn->result < kernel->slot_count ? &kernel->slots[insn->result] : NULL;
     if (result && result->kind == TVM_SLOT_REGISTER)
         work += 8 * (uint64_t)tvm_layout_locals(&state->program->layouts[result->layout]);
@@ -448,9 +449,10 @@ static uint64_t rule_work(const tvm_verify_state *state, const tvm_insn *insn) {
         if (slot->kind != TVM_SLOT_REGISTER) continue;
         const tvm_layout *layout = &state->program->layouts[slot->layout];
         work += 8 * ((uint64_t)tvm_layout_threads(layout) + tvm_layout_locals(layout));
-        if (i != 1) product *= tvm_layout_locals(layout);
+        if (i != 1 && factors++ < 2) product *= tvm_layout_locals(layout); /* of a and c */
     }
-    return insn->op == TVM_OP_MMA ? work + product : work;
+    if (insn->op != TVM_OP_MMA) return work;
+    return work + product * (factors > 2 ? 2 : 1); /* those of scales as well */
 }
 
 static void declare_type(const tvm_verify_state *state, const tvm_insn *insn, tvm_result_type *type) {

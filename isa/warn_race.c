@@ -100,8 +100,8 @@ static void add_operand(walk *w, uint32_t at, tvm_team team, const tvm_mma *mma,
     const tvm_mma_source *source = is_a ? &mma->a : &mma->b;
     tvm_layout fragments, *tile = &w->tiles[w->tile_count];
     if (!source->is_shared || !mma->types ||
-        tvm_mma_fragments(mma->types->atoms, layout_of(w, mma->c), is_a, source->rank, source->shape,
-                          &fragments, NULL) != TVM_OK ||
+        tvm_mma_fragments(mma->atoms, layout_of(w, mma->c), is_a, source->rank, source->shape, &fragments,
+                          NULL) != TVM_OK ||
         tvm_mma_tile_layout(mma, is_a, &fragments, tile, NULL) != TVM_OK)
         return;
     w->tile_count++;

@@ -20,7 +20,9 @@ static inline const ptx_type *ptx_type_named(const ptx_insn *insn, const char *n
         {"tf32", 32, {TVM_KIND_FLOAT, 32, 8, 23}}, {"f32", 32, {TVM_KIND_FLOAT, 32, 8, 23}},
         {"f64", 64, {TVM_KIND_FLOAT, 64, 11, 52}}, {"s8", 8, {TVM_KIND_INT, 8, 0, 0}},
         {"u8", 8, {TVM_KIND_UINT, 8, 0, 0}},       {"s32", 32, {TVM_KIND_INT, 32, 0, 0}},
-        {"e4m3", 8, {TVM_KIND_FLOAT, 8, 4, 3}},    {"e5m2", 8, {TVM_KIND_FLOAT, 8, 5, 2}}};
+        {"e4m3", 8, {TVM_KIND_FLOAT, 8, 4, 3}},    {"e5m2", 8, {TVM_KIND_FLOAT, 8, 5, 2}},
+        {"e2m3", 6, {TVM_KIND_FLOAT, 6, 2, 3}},    {"e3m2", 6, {TVM_KIND_FLOAT, 6, 3, 2}},
+        {"e2m1", 4, {TVM_KIND_FLOAT, 4, 2, 1}}};
     for (unsigned i = 0; i < sizeof all / sizeof *all; i++)
         if (ptx_is(all[i].name, name)) return &all[i];
     ck_abort_msg("ptx: unknown type %s: %s", name, insn->text);
@@ -81,38 +83,118 @@ static inline void ptx_place_b(unsigned bits, unsigned lane, unsigned i, unsigne
     *k = lane % 4 * run + i % run + i / run * 4 * run;
 }
 
-/* mma.sync.aligned.m16n8k16.row.col.d.a.b.c */
-static inline void ptx_mma(ptx_machine *m, const ptx_insn *insn) {
-    static double a[16][32], b[32][8];
-    const ptx_operand *o = insn->operand;
-    ptx_shape s = {0};
-    ptx_must(insn->parts == 10 && ptx_is(insn->part[4], "row") && ptx_is(insn->part[5], "col") &&
-                 sscanf(insn->part[3], "m%un%uk%u", &s.m, &s.n, &s.k) == 3 && s.m <= 16 && s.n == 8 &&
-                 s.k <= 32 && ptx_is(insn->part[6], insn->part[9]),
+/* An instruction's parts: mma.sync.aligned.m16n8k16.row.col{.kind{.block_scale.scale_vec}}.d.a.b.c{.scale} */
+typedef struct ptx_product {
+    ptx_shape s;
+    const ptx_type *a, *b, *sum;
+    bool bytes;      /* kind::f8f6f4 and kind::mxf8f6f4: each element in a byte */
+    unsigned scales; /* of a row in a fragment; 0: none */
+    bool ue4m3;      /* they are; else ue8m0 */
+} ptx_product;
+
+/* PTX ISA, "Multiply-and-Accumulate Instruction: mma": which kinds have which scales. */
+static inline void ptx_read_scales(const ptx_insn *insn, unsigned at, const char *kind, ptx_product *p) {
+    const char *stype = insn->part[insn->parts - 1];
+    ptx_must(sscanf(insn->part[at], "scale_vec::%uX", &p->scales) == 1, "ptx: unknown %s", insn->text);
+    p->ue4m3 = ptx_is(stype, "ue4m3");
+    bool known = (ptx_is(kind, "mxf8f6f4") && p->scales == 1 && p->s.k == 32 && !p->ue4m3) ||
+                 (ptx_is(kind, "mxf4") && p->scales == 2 && p->s.k == 64 && !p->ue4m3) ||
+                 (ptx_is(kind, "mxf4nvf4") && p->s.k == 64 && p->scales == (p->ue4m3 ? 4 : 2));
+    ptx_must(known && (p->ue4m3 || ptx_is(stype, "ue8m0")), "ptx: unknown %s", insn->text);
+}
+
+static inline ptx_product ptx_read_product(const ptx_insn *insn) {
+    ptx_product p = {.scales = 0};
+    unsigned at = 6;
+    ptx_must(insn->parts >= 10 && ptx_is(insn->part[4], "row") && ptx_is(insn->part[5], "col") &&
+                 sscanf(insn->part[3], "m%un%uk%u", &p.s.m, &p.s.n, &p.s.k) == 3 && p.s.m <= 16 &&
+                 p.s.n == 8 && p.s.k <= 64,
              "ptx: unknown %s", insn->text);
-    const ptx_type *type_a = ptx_type_named(insn, insn->part[7]),
-                   *type_b = ptx_type_named(insn, insn->part[8]), *sum = ptx_type_named(insn, insn->part[6]);
+    const char *kind = strncmp(insn->part[at], "kind::", 6) == 0 ? insn->part[at++] + 6 : "";
+    p.bytes = ptx_is(kind, "f8f6f4") || ptx_is(kind, "mxf8f6f4");
+    if (ptx_is(insn->part[at], "block_scale")) {
+        ptx_read_scales(insn, at + 1, kind, &p);
+        at += 2;
+    }
+    ptx_must(insn->parts == at + 4 + (p.scales > 0) && ptx_is(insn->part[at], insn->part[at + 3]) &&
+                 (*kind == '\0' || p.bytes || p.scales),
+             "ptx: unknown %s", insn->text);
+    p.sum = ptx_type_named(insn, insn->part[at]);
+    p.a = ptx_type_named(insn, insn->part[at + 1]);
+    p.b = ptx_type_named(insn, insn->part[at + 2]);
+    return p;
+}
+
+/* Element `at`, in a byte: 6 bits are the lower ones, 4 bits are bits 2 to 5. */
+static inline double ptx_byte_element(const ptx_machine *m, const ptx_insn *insn, const ptx_operand *o,
+                                      unsigned t, unsigned at, const ptx_type *type) {
+    unsigned byte = (unsigned)(ptx_get(m, o->reg[at / 4], t) >> at % 4 * 8) & 255,
+             code = type->bits == 4 ? byte >> 2 : byte;
+    ptx_must(type->bits == 8 || (code < 1u << type->bits && (type->bits != 4 || byte % 4 == 0)),
+             "ptx: bits beside an element: %s", insn->text);
+    return tvm_decode(type->type, code);
+}
+
+/* Scale `at` of a's row, or b's column: PTX ISA, "Block Scaling for mma.sync". Operand o is the word, the one
+ * after it {byte-id, thread-id}. */
+static inline double ptx_scale(const ptx_machine *m, const ptx_insn *insn, const ptx_product *p,
+                               const ptx_operand *o, bool is_a, unsigned warp, unsigned line, unsigned at) {
+    unsigned byte_id = o[1].reg[0], thread_id = o[1].reg[1];
+    ptx_must(o[1].count == 2 && byte_id % p->scales == 0 && byte_id < 4 && thread_id < (is_a ? 2 : 4),
+             "ptx: no such scales: %s", insn->text);
+    unsigned lane = is_a ? line % 8 * 4 + 2 * thread_id + line / 8 : line * 4 + thread_id;
+    unsigned code = (unsigned)(ptx_get(m, o->reg[0], warp + lane) >> 8 * (byte_id + at)) & 255;
+    if (!p->ue4m3) return code == 255 ? (double)NAN : ldexp(1, (int)code - 127);
+    ptx_must(code < 128, "ptx: a negative ue4m3: %s", insn->text);
+    if (code == 127) return (double)NAN;
+    return code < 8 ? ldexp(code, -9) : ldexp(8 + code % 8, (int)(code / 8) - 10);
+}
+
+typedef struct ptx_matrices {
+    double a[16][64], b[64][8];
+} ptx_matrices;
+
+static inline void ptx_read_matrices(const ptx_machine *m, const ptx_insn *insn, const ptx_product *p,
+                                     unsigned warp, ptx_matrices *x) {
+    const ptx_operand *o = insn->operand;
+    unsigned bits_a = p->bytes ? 8 : p->a->bits, bits_b = p->bytes ? 8 : p->b->bits, row, k, column;
+    for (unsigned lane = 0; lane < 32; lane++) {
+        unsigned t = warp + lane;
+        for (unsigned i = 0; i < p->s.m * p->s.k / 32; i++) {
+            ptx_place_a(&p->s, bits_a, lane, i, &row, &k);
+            x->a[row][k] =
+                p->bytes ? ptx_byte_element(m, insn, &o[1], t, i, p->a) : ptx_element(m, &o[1], t, i, p->a);
+        }
+        for (unsigned i = 0; i < p->s.n * p->s.k / 32; i++) {
+            ptx_place_b(bits_b, lane, i, &k, &column);
+            x->b[k][column] =
+                p->bytes ? ptx_byte_element(m, insn, &o[2], t, i, p->b) : ptx_element(m, &o[2], t, i, p->b);
+        }
+    }
+    for (k = 0; p->scales && k < p->s.k; k++) {
+        unsigned at = k / (p->s.k / p->scales);
+        for (row = 0; row < p->s.m; row++) x->a[row][k] *= ptx_scale(m, insn, p, &o[4], true, warp, row, at);
+        for (column = 0; column < p->s.n; column++)
+            x->b[k][column] *= ptx_scale(m, insn, p, &o[6], false, warp, column, at);
+    }
+}
+
+static inline void ptx_mma(ptx_machine *m, const ptx_insn *insn) {
+    static ptx_matrices x;
+    const ptx_operand *o = insn->operand;
+    ptx_product p = ptx_read_product(insn);
     for (unsigned warp = 0; warp < m->threads; warp += 32) {
         if (!ptx_runs(m, warp)) continue;
-        for (unsigned lane = 0; lane < 32; lane++) {
-            unsigned row, k, column;
-            for (unsigned i = 0; i < s.m * s.k / 32; i++) {
-                ptx_place_a(&s, type_a->bits, lane, i, &row, &k);
-                a[row][k] = ptx_element(m, &o[1], warp + lane, i, type_a);
-            }
-            for (unsigned i = 0; i < s.n * s.k / 32; i++) {
-                ptx_place_b(type_b->bits, lane, i, &k, &column);
-                b[k][column] = ptx_element(m, &o[2], warp + lane, i, type_b);
-            }
-        }
+        ptx_read_matrices(m, insn, &p, warp, &x);
         for (unsigned lane = 0; lane < 32; lane++) {
             uint64_t words[4] = {0};
-            for (unsigned i = 0; i < s.m * s.n / 32; i++) {
+            for (unsigned i = 0; i < p.s.m * p.s.n / 32; i++) {
                 unsigned row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2,
-                         width = sum->bits == 64 ? 64 : 32, bit = i * sum->bits;
+                         width = p.sum->bits == 64 ? 64 : 32, bit = i * p.sum->bits;
                 uint64_t c =
-                    ptx_mask(ptx_get(m, o[3].reg[bit / width], warp + lane) >> bit % width, sum->bits);
-                words[bit / width] |= ptx_products(sum, c, s.k, a[row], &b[0][column], 8) << bit % width;
+                    ptx_mask(ptx_get(m, o[3].reg[bit / width], warp + lane) >> bit % width, p.sum->bits);
+                words[bit / width] |= ptx_products(p.sum, c, p.s.k, x.a[row], &x.b[0][column], 8)
+                                      << bit % width;
             }
             for (unsigned i = 0; i < o[0].count; i++) ptx_set(m, o[0].reg[i], warp + lane, words[i]);
         }

@@ -73,7 +73,8 @@ static inline void ptx_read_group(const ptx_machine *m, ptx_operand *o, const ch
     o->kind = PTX_GROUP;
     for (char *name = strtok_r(copy, ", ", &save); name; name = strtok_r(NULL, ", ", &save)) {
         ptx_must(o->count < PTX_VECTOR, "ptx: more registers than expected: %s", text);
-        o->reg[o->count++] = ptx_register(m, name);
+        bool number = isdigit((unsigned char)name[0]); /* byte-id and thread-id of scales */
+        o->reg[o->count++] = number ? (uint32_t)strtoul(name, NULL, 10) : ptx_register(m, name);
     }
 }
 

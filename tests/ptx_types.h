@@ -10,7 +10,7 @@
 #include "ptx_tensor_order.h"
 
 enum {
-    PTX_PARTS = 12,
+    PTX_PARTS = 16,
     PTX_OPERANDS = 8,
     PTX_VECTOR = 6,
     PTX_CLASSES = 8,

@@ -65,18 +65,20 @@ static tvm_ir_program *program_of(unsigned op) {
 
 /* ---- text and bytecode ---- */
 
-/* The most operands that an instruction of the row has in the kernel, none of them left out. */
+/* The operands that instructions of the row have in the kernel: what excludes each other is in several. */
 static uint32_t given_operands(const tvm_ir_kernel *kernel, unsigned op) {
-    uint32_t most = 0;
+    bool given[TVM_INSN_OPERANDS] = {false};
+    uint32_t count = 0;
     for (uint32_t i = 0; i < kernel->insn_count; i++) {
         const tvm_insn *insn = &kernel->insns[i];
-        uint32_t given = 0;
         if (insn->op != op) continue;
-        for (uint32_t o = 0; o < insn->count; o++)
-            given += tvm_operands(kernel, insn)[o].kind != TVM_OPERAND_NONE;
-        if (given > most) most = given;
+        for (uint32_t o = 0; o < insn->count; o++) {
+            bool is_given = tvm_operands(kernel, insn)[o].kind != TVM_OPERAND_NONE;
+            count += is_given && !given[o];
+            given[o] = given[o] || is_given;
+        }
     }
-    return most;
+    return count;
 }
 
 static bool has_row(const tvm_ir_kernel *kernel, unsigned op) {

@@ -2,6 +2,7 @@
  * definitions, enumerated. */
 #include "check_kit.h"
 #include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "mma.h"
@@ -58,6 +59,43 @@ START_TEST(ldmatrix_is_the_fragment_of_the_ptx_isa) {
 }
 END_TEST
 
+/* PTX ISA, "Matrix Fragments for mma.m16n8k64" of .e2m1: eights along k; then 8 rows down; then 32 steps of
+ * k. */
+START_TEST(m16n8k64_is_the_fragment_of_the_ptx_isa) {
+    tvm_layout a = atom("mma.m16n8k64.A"), b = atom("mma.m16n8k64.B");
+    ck_assert_uint_eq(tvm_layout_locals(&a), 32);
+    ck_assert_uint_eq(tvm_layout_locals(&b), 16);
+    for (uint32_t lane = 0; lane < 32; lane++) {
+        for (uint32_t i = 0; i < 32; i++) {
+            bool upper = i < 8 || (i >= 16 && i < 24);
+            expect(&a, lane, i, lane / 4 + (upper ? 0 : 8), lane % 4 * 8 + i % 8 + (i < 16 ? 0 : 32));
+        }
+        for (uint32_t i = 0; i < 16; i++)
+            expect(&b, lane, i, lane % 4 * 8 + i % 8 + (i < 8 ? 0 : 32), lane / 4);
+    }
+}
+END_TEST
+
+/* PTX ISA, "Block Scaling for mma.sync": thread-id 0 of a is the first two lanes of four, whose rows are 8
+ * apart, and of b the first one. The others may have anything; here it is the same. */
+START_TEST(scales_are_where_block_scaling_looks_for_them) {
+    static const uint32_t counts[] = {1, 2, 4};
+    for (unsigned c = 0; c < 3; c++) {
+        char name[2][32];
+        for (unsigned i = 0; i < 2; i++)
+            snprintf(name[i], sizeof name[i], "mma.scale_vec%u.%c", counts[c], i ? 'B' : 'A');
+        tvm_layout a = atom(name[0]), b = atom(name[1]);
+        ck_assert_uint_eq(tvm_layout_locals(&a), counts[c]);
+        ck_assert_uint_eq(tvm_layout_locals(&b), counts[c]);
+        for (uint32_t lane = 0; lane < 32; lane++)
+            for (uint32_t i = 0; i < counts[c]; i++) {
+                expect(&a, lane, i, lane / 4 + lane % 2 * 8, i);
+                expect(&b, lane, i, i, lane / 4);
+            }
+    }
+}
+END_TEST
+
 START_TEST(atoms_are_listed_by_name) {
     tvm_layout out;
     tvm_why why = {""};
@@ -66,7 +104,7 @@ START_TEST(atoms_are_listed_by_name) {
         tvm_layout layout = atom(tvm_layout_atom_name(count));
         ck_assert(tvm_layout_valid(&layout, NULL));
     }
-    ck_assert_uint_eq(count, 13);
+    ck_assert_uint_eq(count, 23);
     tvm_layout c = atom("mma.m16n8k16.C"), d = atom("mma.m16n8k16.D");
     ck_assert(tvm_layout_equal(&c, &d));
     ck_assert_int_eq(tvm_layout_atom("mma.m16n8k16.Axx", 14, &out, &why), TVM_OK);
@@ -562,6 +600,8 @@ int main(void) {
     suite_add_tcase(suite, tests);
     tcase_add_test(tests, atoms_are_the_fragments_of_the_ptx_isa);
     tcase_add_test(tests, ldmatrix_is_the_fragment_of_the_ptx_isa);
+    tcase_add_test(tests, m16n8k64_is_the_fragment_of_the_ptx_isa);
+    tcase_add_test(tests, scales_are_where_block_scaling_looks_for_them);
     tcase_add_test(tests, atoms_are_listed_by_name);
     tcase_add_test(tests, broadcasts_agrees_with_its_definition);
     tcase_add_test(tests, broadcasts_known_cases);

@@ -20,6 +20,7 @@
 #include "generate/generate.h"
 #include "generate/relayout.h"
 #include "generate/shrink.h"
+#include "mma.h"
 #include "ptx_launch_kit.h"
 #include "suite_kit.h"
 
@@ -124,6 +125,20 @@ static outcome compare_unrolled(tvm_ir_program *program, const generate_launch *
     return any ? compare_ptx(program, expected, "sm_80", UNROLLED) : GOOD;
 }
 
+/* Has it products that a target has instructions of its own for? */
+static bool has_small_products(const tvm_ir_program *program) {
+    const tvm_ir_kernel *kernel = &program->kernels[0];
+    for (uint32_t i = 0; i < kernel->insn_count; i++) {
+        tvm_mma mma;
+        const tvm_insn *insn = &kernel->insns[i];
+        if (insn->op == TVM_OP_MMA &&
+            tvm_mma_read(program, kernel, tvm_operands(kernel, insn), insn->count, &mma) &&
+            tvm_mma_is_mixed(&mma))
+            return true;
+    }
+    return false;
+}
+
 static outcome interpret(generate_launch *l, const tvm_ir_program *program, tvm_sanitize sanitize) {
     tvm_diags diags = {0};
     tvm_interp_kernel *ready = NULL;
@@ -174,6 +189,8 @@ static outcome check_set(const char *text, tvm_ir_program *program, unsigned set
         result = interpret(&l, program, TVM_SANITIZE_TEXT);
         if (result == GOOD) result = compare_ptx(program, &l, "sm_80", DIFFERS);
         if (result == GOOD) result = compare_ptx(program, &l, "sm_90a", DIFFERS);
+        if (result == GOOD && has_small_products(program))
+            result = compare_ptx(program, &l, "sm_120a", DIFFERS);
         if (result == GOOD && any_layout) result = compare_relaid(text, &l);
         if (result == GOOD) result = compare_unrolled(program, &l);
     }

@@ -3,29 +3,24 @@
  * first step of k reads c where it is: where that is known to be zero, ptxas reads the zero register. Two mma
  * of the same a, the second of which adds to the first's result, go through k together. Fragments: PTX ISA,
  * "Matrix Fragments for mma.m16n8k16 with floating point type", and those of m16n8k8 and m16n8k32. Types
- * whose registers are not whole words of the fragments are emit_mma_elements.c's. */
+ * whose registers are not whole words of the fragments are emit_mma_elements.c's, small floats in any mix,
+ * and scales, emit_mma_mixed.c's. */
 #include <stdlib.h>
 
 #include "compute.h"
-#include "emit_mma.h"
 #include "emit_mma_elements.h"
+#include "emit_mma_mixed.h"
 #include "groups.h"
 #include "mma_operands.h"
+#include "mma_text.h"
 #include "scaled_sums.h"
 
-enum { TEXT = 200 };
+enum { TEXT = TVM_MMA_TEXT };
 
 typedef struct mma_tile {
     uint32_t a, b, c, result;        /* slots */
     uint32_t tile_a, tile_b, tile_c; /* tile_c: also of the result */
 } mma_tile;
-
-const char *tvm_mma_type_name(tvm_dtype type) {
-    if (type.kind != TVM_KIND_FLOAT) return type.bits == 32 ? "s32" : type.kind == TVM_KIND_INT ? "s8" : "u8";
-    if (type.bits == 8) return type.exponent == 4 ? "e4m3" : "e5m2";
-    if (type.bits == 16) return type.exponent == 5 ? "f16" : "bf16";
-    return type.bits == 64 ? "f64" : type.mantissa == 10 ? "tf32" : "f32";
-}
 
 /* "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32" */
 static const char *opcode(const tvm_mma_types *types, char text[TEXT]) {
@@ -35,23 +30,13 @@ static const char *opcode(const tvm_mma_types *types, char text[TEXT]) {
     return text;
 }
 
-/* "{%w0, %w1}": words of a slot. */
-static const char *words(const emitter *e, uint32_t slot, uint32_t first, unsigned count, char text[TEXT]) {
-    size_t used = 0;
-    for (unsigned i = 0; i < count; i++)
-        used += (size_t)snprintf(text + used, TEXT - used, "%s%s", i ? ", " : "{",
-                                 tvm_slot_word(e, slot, first + i).name);
-    snprintf(text + used, TEXT - used, "}");
-    return text;
-}
-
 static void emit_tile(emitter *e, const mma_operands *o, const mma_tile *t) {
     char name[TEXT], a[TEXT], b[TEXT], c[TEXT], d[TEXT];
     tvm_emit(e, "%s %s, %s, %s, %s;", opcode(o->mma.types, name),
-             words(e, t->result, t->tile_c * o->words_c, o->words_c, d),
-             words(e, t->a, t->tile_a * o->words_a, o->words_a, a),
-             words(e, t->b, t->tile_b * o->words_b, o->words_b, b),
-             words(e, t->c, t->tile_c * o->words_c, o->words_c, c));
+             tvm_mma_words(e, t->result, t->tile_c * o->words_c, o->words_c, d),
+             tvm_mma_words(e, t->a, t->tile_a * o->words_a, o->words_a, a),
+             tvm_mma_words(e, t->b, t->tile_b * o->words_b, o->words_b, b),
+             tvm_mma_words(e, t->c, t->tile_c * o->words_c, o->words_c, c));
 }
 
 /* ---- what scaled weights have not had subtracted: scaled.h ---- */
@@ -74,7 +59,7 @@ static void add_ones(emitter *e, const mma_operands *o, uint32_t slot_b, uint32_
     }
     tvm_emit(e, "%s {%s, %s, %s, %s}, {%s, %s, %s, %s}, %s, {%s, %s, %s, %s};", opcode(o->mma.types, name),
              sums[0].name, sums[1].name, sums[2].name, sums[3].name, one.name, one.name, one.name, one.name,
-             words(e, slot_b, tile_b * o->words_b, o->words_b, b), c[0].name, c[1].name, c[2].name,
+             tvm_mma_words(e, slot_b, tile_b * o->words_b, o->words_b, b), c[0].name, c[1].name, c[2].name,
              c[3].name);
 }
 
@@ -194,5 +179,7 @@ tvm_status tvm_emit_MMA(emitter *e, const tvm_insn *insn) {
     const mma_operands *o = tvm_mma_operands_of(e->k, insn);
     tvm_status status = load_operands(e, o);
     if (status != TVM_OK) return status;
+    if (tvm_mma_is_mixed(&o->mma) && tvm_mma_mixed_fits(e, o)) return tvm_emit_mma_mixed(e, insn, o);
+    if (o->mma.scaling) return tvm_emit_mma_scaled(e, insn, o);
     return tvm_mma_is_of_words(e->k, o) ? emit_words(e, insn, o) : tvm_emit_mma_elements(e, insn, o);
 }

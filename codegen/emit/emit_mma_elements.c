@@ -1,5 +1,5 @@
 /* mma of elements: f64 by mma.sync of f64, f32 in full by FMAs, one after the other in the order of k, as the
- * interpreter's; and f8 as products of f16, in which every f8 is exact. */
+ * interpreter's; and floats of 4, 6 and 8 bits as products of f16, in which each of them is exact. */
 #include <stdlib.h>
 
 #include "compute.h"
@@ -98,6 +98,16 @@ static void multiply_halves(elements *x, const reg *a, const reg *b, uint32_t c,
     }
 }
 
+/* Sums of f16 are rounded after each fragment. */
+static void multiply_to_f16(elements *x, const reg *a, const reg *b, uint32_t c, uint32_t k) {
+    reg wide[4];
+    elements sums = *x;
+    sums.c = wide;
+    for (unsigned i = 0; i < 4; i++) wide[i] = tvm_half_to_f32(x->e, TVM_F16, x->c[c + i]);
+    multiply_halves(&sums, a, b, 0, k);
+    for (unsigned i = 0; i < 4; i++) x->c[c + i] = tvm_f32_to_half(x->e, TVM_F16, wide[i]);
+}
+
 /* ---- the instruction ---- */
 
 /* What one way takes of the operands: registers of a fragment of a and b, sums of a tile of c. */
@@ -112,10 +122,26 @@ static const way *find_way(const emitter *e, const mma_operands *o) {
     static const way quarters = {"mma.sync.m8n8k4.f64", read_all, multiply_quarters, 4, 2, 4, 4},
                      f64 = {"mma.sync.m16n8k8.f64", read_all, multiply_f64, 4, 2, 4, 1},
                      f32 = {"fma.rn.f32", read_all, multiply_f32, 1, 1, 1, 1},
-                     halves = {"mma.sync.m16n8k16.f32.f16 of f8", read_halves, multiply_halves, 8, 4, 4, 2};
+                     halves = {"mma.sync.m16n8k16.f32.f16 of f8", read_halves, multiply_halves, 8, 4, 4, 2},
+                     to_f16 = {"mma.sync.m16n8k16.f32.f16 of f8, rounded to f16",
+                               read_halves,
+                               multiply_to_f16,
+                               8,
+                               4,
+                               4,
+                               2},
+                     mixed = {"mma.sync.m16n8k16.f32.f16 of floats of 4, 6 and 8 bits",
+                              read_halves,
+                              multiply_halves,
+                              8,
+                              4,
+                              4,
+                              2};
     if (o->mma.types->sums == TVM_MMA_F64)
         return tvm_target_has(e->k->target, TVM_HAS_MMA_F64_M16) ? &f64 : &quarters;
-    return o->mma.types->is_scalar ? &f32 : &halves;
+    if (o->mma.types->is_scalar) return &f32;
+    if (o->mma.types->sums == TVM_MMA_F16) return &to_f16;
+    return tvm_mma_is_mixed(&o->mma) ? &mixed : &halves;
 }
 
 static void multiply_all(elements *x, const way *by) {

@@ -7,7 +7,7 @@
 #include "barrier.h"
 #include "numbers.h"
 #include "compute.h"
-#include "emit_mma.h"
+#include "mma_text.h"
 #include "scaled_sums.h"
 #include "shared_access.h"
 #include "uses.h"

@@ -22,7 +22,7 @@ static tvm_status find_slot(kernel_state *k, mma_operands *o, bool a, uint32_t b
     tvm_why why = {""};
     *slot = source->slot;
     if (!source->is_shared) return TVM_OK;
-    tvm_status status = tvm_mma_fragments(o->mma.types->atoms, tvm_slot_layout(k, o->mma.c), a, source->rank,
+    tvm_status status = tvm_mma_fragments(o->mma.atoms, tvm_slot_layout(k, o->mma.c), a, source->rank,
                                           source->shape, &fragments, &why);
     if (status == TVM_OK)
         status = tvm_mma_tile_layout(&o->mma, a, &fragments, a ? &o->tile_a : &o->tile_b, &why);
@@ -36,18 +36,24 @@ static uint32_t words_of(const kernel_state *k, uint32_t slot, const tvm_layout 
     return locals * tvm_slot_dtype(k, slot).bits / 32;
 }
 
+static bool make_scales(const kernel_state *k, mma_operands *o, tvm_why *why) {
+    return tvm_mma_plan_make(o->mma.scaling->scales, tvm_slot_layout(k, o->mma.scale_a),
+                             tvm_slot_layout(k, o->mma.scale_b), tvm_slot_layout(k, o->mma.c), &o->scales,
+                             why);
+}
+
 static tvm_status make_one(kernel_state *k, const tvm_insn *insn, mma_operands *o) {
     tvm_why why = {""};
     tvm_mma_read(k->program, k->kernel, tvm_operands(k->kernel, insn), insn->count, &o->mma);
     tvm_status status = find_slot(k, o, true, TVM_NONE, &o->a);
     if (status == TVM_OK) status = find_slot(k, o, false, o->a, &o->b);
     if (status != TVM_OK) return status;
-    if (tvm_mma_plan_make(o->mma.types->atoms, tvm_slot_layout(k, o->a), tvm_slot_layout(k, o->b),
+    if (tvm_mma_plan_make(o->mma.atoms, tvm_slot_layout(k, o->a), tvm_slot_layout(k, o->b),
                           tvm_slot_layout(k, o->mma.c), &o->plan, &why)) {
         o->words_a = words_of(k, o->a, &o->plan.outer_a);
         o->words_b = words_of(k, o->b, &o->plan.outer_b);
         o->words_c = words_of(k, o->mma.c, &o->plan.outer_c);
-        return TVM_OK;
+        if (!o->mma.scaling || make_scales(k, o, &why)) return TVM_OK;
     }
     return tvm_diag_add(k->diags, TVM_INVALID, NULL, NULL, "mma: %s", why.text);
 }
@@ -89,6 +95,6 @@ const mma_operands *tvm_mma_operands_of(const kernel_state *k, const tvm_insn *m
 bool tvm_mma_is_of_words(const kernel_state *k, const mma_operands *o) {
     const tvm_mma_types *types = o->mma.types;
     bool is_f8 = types->a.kind == TVM_KIND_FLOAT && types->a.bits == 8;
-    return types->sums != TVM_MMA_F64 && !types->is_scalar &&
+    return types->sums != TVM_MMA_F64 && !types->is_scalar && !tvm_mma_is_mixed(&o->mma) &&
            (!is_f8 || tvm_target_has(k->target, TVM_HAS_MMA_F8));
 }

@@ -12,6 +12,7 @@ typedef struct mma_operands {
     uint32_t a, b;
     tvm_layout tile_a, tile_b; /* of those tiles: which thread needs what */
     tvm_mma_plan plan;
+    tvm_mma_plan scales; /* of scales: which tile of theirs goes with which of c, and step of k */
     uint32_t words_a, words_b, words_c; /* of a fragment */
 } mma_operands;
 

@@ -17,7 +17,7 @@ enum { PIECE = 16, EIGHT = 8 };
 
 bool tvm_wgmma_open(kernel_state *k, const mma_operands *o, bool is_a, wgmma_operand *out) {
     const tvm_operand *tensor = is_a ? o->mma.a.tensor : o->mma.b.tensor;
-    const char *name = is_a ? o->mma.types->atoms->a : o->mma.types->atoms->b;
+    const char *name = is_a ? o->mma.atoms->a : o->mma.atoms->b;
     out->is_a = is_a;
     out->layout = is_a ? &o->tile_a : &o->tile_b;
     return tvm_layout_atom(name, strlen(name), &out->atom, NULL) == TVM_OK &&

@@ -95,6 +95,8 @@ static const char *find_b(kernel_state *k, const mma_operands *o, uint32_t *lies
     wgmma_operand b;
     if (o->mma.types->is_scalar || o->mma.types->sums == TVM_MMA_F64)
         return "wgmma has no such type: it has f16, bf16, tf32 (the word tf32 for f32), f8 and i8";
+    if (tvm_mma_is_mixed(&o->mma))
+        return "wgmma has neither floats of 4 and 6 bits, nor f16 sums of f8, nor scales";
     if (!tvm_wgmma_open(k, o, false, &b))
         return "a tile of b does not lie in whole modes of its tensor: leave its layout out";
     const char *why = tvm_wgmma_find_matrix(&b, &all->b);

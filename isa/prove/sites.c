@@ -118,8 +118,8 @@ static void add_factor(prover *p, uint32_t at, const tvm_mma *mma, bool is_a) {
     set_tile(site, source->tile_rank, source->tile);
     site->by_warps = true;
     if (mma->types &&
-        tvm_mma_fragments(mma->types->atoms, layout_of(p, mma->c), is_a, source->rank, source->shape,
-                          &fragments, NULL) == TVM_OK &&
+        tvm_mma_fragments(mma->atoms, layout_of(p, mma->c), is_a, source->rank, source->shape, &fragments,
+                          NULL) == TVM_OK &&
         tvm_mma_tile_layout(mma, is_a, &fragments, &site->own_layout, NULL) == TVM_OK)
         site->layout = &site->own_layout;
 }

@@ -53,6 +53,7 @@ static uint64_t raw(tvm_dtype type, uint64_t *state) {
 static uint64_t element(const char *name, tvm_dtype type, uint64_t *state) {
     if (begins(name, "raw")) return raw(type, state);
     uint64_t bits = generate_bits(state) >> 20;
+    if (begins(name, "scale")) return tvm_encode(type, (double)(1 << bits % 3));
     if (begins(name, "index")) return tvm_encode(type, (double)(bits % 32));
     return tvm_encode(type, type.kind == TVM_KIND_UINT || type.kind == TVM_KIND_BOOL
                                 ? (double)(bits % 5)

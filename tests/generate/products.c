@@ -76,21 +76,37 @@ typedef struct product {
     tvm_dtype a, b, c;
     const char *atom_a, *atom_b, *atom_c; /* NULL: of threads */
     uint32_t m, n, k;                     /* of an atom */
+    tvm_dtype scale;                      /* of blocks of so many elements; block 0: no scales */
+    uint32_t block;
+    const char *scale_a, *scale_b;
 } product;
+
+#define F4   TVM_FLOAT(4, 2, 1)
+#define E4M3 TVM_FLOAT(8, 4, 3)
+#define E5M2 TVM_FLOAT(8, 5, 2)
+#define K8   "mma.m16n8k8.A", "mma.m16n8k8.B", "mma.m16n8k8.C", 16, 8, 8
+#define K16  "mma.m16n8k16.A", "mma.m16n8k16.B", "mma.m16n8k16.C", 16, 8, 16
+#define K32  "mma.m16n8k32.A", "mma.m16n8k32.B", "mma.m16n8k32.C", 16, 8, 32
+#define K64  "mma.m16n8k64.A", "mma.m16n8k64.B", "mma.m16n8k64.C", 16, 8, 64
+#define NONE {TVM_KIND_BOOL, 8, 0, 0}, 0, NULL, NULL
 
 static product choose(gen *g) {
     static const product all[] = {
-        {TVM_F16, TVM_F16, TVM_F32, "mma.m16n8k16.A", "mma.m16n8k16.B", "mma.m16n8k16.C", 16, 8, 16},
-        {TVM_F16, TVM_F16, TVM_F16, "mma.m16n8k16.A", "mma.m16n8k16.B", "mma.m16n8k16.C", 16, 8, 16},
-        {TVM_BF16, TVM_BF16, TVM_F32, "mma.m16n8k16.A", "mma.m16n8k16.B", "mma.m16n8k16.C", 16, 8, 16},
-        {TVM_TF32, TVM_TF32, TVM_F32, "mma.m16n8k8.A", "mma.m16n8k8.B", "mma.m16n8k8.C", 16, 8, 8},
-        {TVM_I(8), TVM_U(8), TVM_I(32), "mma.m16n8k32.A", "mma.m16n8k32.B", "mma.m16n8k32.C", 16, 8, 32},
-        {TVM_U(8), TVM_U(8), TVM_I(32), "mma.m16n8k32.A", "mma.m16n8k32.B", "mma.m16n8k32.C", 16, 8, 32},
-        {TVM_FLOAT(8, 4, 3), TVM_FLOAT(8, 5, 2), TVM_F32, "mma.m16n8k32.A", "mma.m16n8k32.B",
-         "mma.m16n8k32.C", 16, 8, 32},
-        {TVM_F64, TVM_F64, TVM_F64, "mma.m16n8k8.A", "mma.m16n8k8.B", "mma.m16n8k8.C", 16, 8, 8},
-        {TVM_F32, TVM_F32, TVM_F32, NULL, NULL, NULL, 1, 1, 1},
-        {TVM_F32, TVM_F32, TVM_F32, "mma.m16n8k8.A", "mma.m16n8k8.B", "mma.m16n8k8.C", 16, 8, 8},
+        {TVM_F16, TVM_F16, TVM_F32, K16, NONE},
+        {TVM_F16, TVM_F16, TVM_F16, K16, NONE},
+        {TVM_BF16, TVM_BF16, TVM_F32, K16, NONE},
+        {TVM_TF32, TVM_TF32, TVM_F32, K8, NONE},
+        {TVM_I(8), TVM_U(8), TVM_I(32), K32, NONE},
+        {TVM_U(8), TVM_U(8), TVM_I(32), K32, NONE},
+        {E4M3, E5M2, TVM_F32, K32, NONE},
+        {TVM_F64, TVM_F64, TVM_F64, K8, NONE},
+        {TVM_F32, TVM_F32, TVM_F32, NULL, NULL, NULL, 1, 1, 1, NONE},
+        {TVM_F32, TVM_F32, TVM_F32, K8, NONE},
+        {F4, E4M3, TVM_F32, K32, NONE},
+        {TVM_FLOAT(6, 3, 2), TVM_FLOAT(6, 2, 3), TVM_F16, K32, NONE},
+        {E5M2, F4, TVM_F32, K32, TVM_E8M0, 32, "mma.scale_vec1.A", "mma.scale_vec1.B"},
+        {F4, F4, TVM_F32, K64, TVM_E8M0, 32, "mma.scale_vec2.A", "mma.scale_vec2.B"},
+        {F4, F4, TVM_F32, K64, E4M3, 16, "mma.scale_vec4.A", "mma.scale_vec4.B"},
     };
     return all[gen_below(g, sizeof all / sizeof *all)];
 }
@@ -181,21 +197,39 @@ static uint32_t sums(gen *g, tvm_dtype type, const tvm_layout *layout) {
     return fits ? slot : gen_fresh(g, type, layout);
 }
 
-/* With the last two words; high: of its numbers. */
-static void take_product(gen *g, const product *p, gen_insn *insn, int64_t high) {
+/* 1, 2 and 4, which are read as f32: an e8m0 that is outside of its tensor would be 2^-127. */
+static uint32_t load_scales(gen *g, tvm_dtype type, const tvm_layout *layout) {
+    gen_insn least = gen_begin(TVM_OP_MAX),
+             cast = gen_begin(tvm_dtype_is_lowbit(type) ? TVM_OP_CAST_LOWBIT : TVM_OP_CAST);
+    gen_put_slot(&least, gen_load_input(g, "scale", TVM_F32, layout));
+    gen_put_expr(&least, constant(g, 1));
+    gen_put_slot(&cast, gen_must(g, &least));
+    cast.type.dtype = type;
+    return gen_must(g, &cast);
+}
+
+/* The last two words and the scales, which stand in two slots; high: of its numbers. */
+static void take_product(gen *g, const product *p, gen_insn *insn, const uint32_t *scales, int64_t high) {
     uint32_t result = TVM_NONE;
     put_flag(insn, gen_one_in(g, 4));                           /* reassociate: no sum is rounded */
     put_flag(insn, p->atom_a && tvm_dtype_same(p->a, TVM_F32)); /* tf32 */
+    for (unsigned i = 0; i < 2; i++) {
+        if (scales)
+            gen_put_slot(insn, scales[i]);
+        else
+            gen_put_none(insn);
+    }
     if (!gen_take(g, insn, &result)) return;
     g->vars[result] = (gen_var){.alive = true, .exact_bits = true, .whole = true, .high = high};
     gen_store_output(g, result);
 }
 
+/* Elements narrower than a byte are stored along k: threads have runs of those that are whole bytes. */
 static void put_product(gen *g, const product *p, const tvm_layout *a, const tvm_layout *b,
-                        const tvm_layout *c) {
+                        const tvm_layout *c, const uint32_t *scales) {
     bool allocates = g->depth == 0 && !g->in_role, shared_b = allocates && gen_one_in(g, 2),
-         shared_a = shared_b && gen_one_in(g, 3), turn_a = shared_a && gen_one_in(g, 2),
-         turn_b = shared_b && gen_one_in(g, 2);
+         shared_a = shared_b && gen_one_in(g, 3), turn_a = shared_a && p->a.bits >= 8 && gen_one_in(g, 2),
+         turn_b = shared_b && (p->b.bits < 8 || gen_one_in(g, 2));
     gen_insn insn = gen_begin(TVM_OP_MMA);
     if (shared_a)
         put_shared(g, &insn, p->a, a, turn_a);
@@ -214,7 +248,7 @@ static void put_product(gen *g, const product *p, const tvm_layout *a, const tvm
         gen_put_const(&insn, a->shape[1]);
     else
         gen_put_none(&insn);
-    take_product(g, p, &insn, before + 16 * (int64_t)a->shape[1]);
+    take_product(g, p, &insn, scales, before + (scales ? 256 : 16) * (int64_t)a->shape[1]);
 }
 
 /* ---- batches ---- */
@@ -243,7 +277,8 @@ static bool put_split(gen *g, gen_insn *insn, tvm_dtype type, uint32_t rows, uin
 /* Of each warp a matrix; those of b, or of both, now and then parts of one along k. */
 static void put_batch(gen *g, const product *p) {
     uint32_t m = 1 + gen_below(g, 2), n = 1 + gen_below(g, 2), k = 1 + gen_below(g, 2), warps = g->team.warps;
-    bool split = g->depth == 0 && !g->in_role && !gen_one_in(g, 4), both = split && gen_one_in(g, 3),
+    bool whole = p->a.bits >= 8 && p->b.bits >= 8;
+    bool split = whole && g->depth == 0 && !g->in_role && !gen_one_in(g, 4), both = split && gen_one_in(g, 3),
          turn_a = both && gen_one_in(g, 2), turn_b = split && gen_one_in(g, 2);
     tvm_layout a, b, c;
     if (!batch_layout(g, p->atom_a, m, k, &a) || !batch_layout(g, p->atom_b, k, n, &b) ||
@@ -268,7 +303,7 @@ static void put_batch(gen *g, const product *p) {
         gen_put_const(&insn, a.shape[2]);
     else
         gen_put_none(&insn);
-    take_product(g, p, &insn, before + 16 * (int64_t)a.shape[2]);
+    take_product(g, p, &insn, NULL, before + 16 * (int64_t)a.shape[2]);
 }
 
 void gen_mma(gen *g) {
@@ -283,7 +318,7 @@ void gen_mma(gen *g) {
     while (t.across % 2 == 0 && gen_one_in(g, 2)) t.across /= 2, t.down *= 2;
     tvm_layout a, b, c;
     if (!g->options->layouts_matter || g->params + 4 >= GEN_PARAMS) return;
-    if (!threads && units > 1 && gen_one_in(g, 3)) {
+    if (!threads && !p.block && units > 1 && gen_one_in(g, 3)) {
         put_batch(g, &p);
         return;
     }
@@ -291,5 +326,15 @@ void gen_mma(gen *g) {
         !operand_layout(p.atom_b, t.down, t.across, false, true, t.k, t.n, &b) ||
         !operand_layout(p.atom_c, t.down, t.across, true, true, t.m, t.n, &c))
         return;
-    put_product(g, &p, &a, &b, &c);
+    if (!p.block) {
+        put_product(g, &p, &a, &b, &c, NULL);
+        return;
+    }
+    tvm_layout first, second;
+    if (g->params + 6 >= GEN_PARAMS ||
+        !operand_layout(p.scale_a, t.down, t.across, true, false, t.m, t.k, &first) ||
+        !operand_layout(p.scale_b, t.down, t.across, false, true, t.k, t.n, &second))
+        return;
+    const uint32_t scales[2] = {load_scales(g, p.scale, &first), load_scales(g, p.scale, &second)};
+    put_product(g, &p, &a, &b, &c, scales);
 }

@@ -18,6 +18,8 @@ typedef struct mma_operand {
     interp_tile tile;        /* of a shared one */
     size_t loaded, gathered; /* places in scratch memory: of the tile as it is stored, and as mma reads it, */
     size_t floats;           /* and of that as floats */
+    float value[256];        /* of the codes of a small float */
+    uint32_t scales;         /* slot; TVM_NONE: none */
 } mma_operand;
 
 typedef struct mma_plan {
@@ -26,7 +28,7 @@ typedef struct mma_plan {
     tvm_interp_factor factor;
     bool as_floats;     /* tvm_interp_mma does not read their types */
     size_t sums, parts; /* of f16 sums, places of the sums in f32 and of a's part of a step */
-    float e4m3[256], e5m2[256];
+    float scale[256];   /* of the codes of scales */
 } mma_plan;
 
 /* ---- planning ---- */
@@ -41,6 +43,9 @@ static size_t take_place(size_t *scratch, size_t bytes) {
 static void plan_operand(tvm_interp_kernel *k, const interp_insn *insn, const tvm_mma_source *source,
                          tvm_dtype type, size_t elements, size_t *scratch, mma_operand *operand) {
     const mma_plan *plan = insn->plan;
+    bool is_small = tvm_mma_is_small_float(type);
+    for (unsigned code = 0; is_small && code < 1U << type.bits; code++)
+        operand->value[code] = (float)tvm_decode(type, code);
     operand->slot = source->slot;
     operand->type = type;
     operand->bytes = tvm_dtype_container(type);
@@ -56,10 +61,13 @@ static void plan_types(mma_plan *plan) {
     tvm_dtype a = plan->mma.types->a;
     bool f16 = tvm_dtype_same(a, TVM_F16), bf16 = tvm_dtype_same(a, TVM_BF16);
     plan->factor = f16 ? TVM_FACTOR_F16 : bf16 ? TVM_FACTOR_BF16 : TVM_FACTOR_F32;
-    plan->as_floats = plan->mma.types->sums == TVM_MMA_F32 && (tvm_dtype_same(a, TVM_TF32) || a.bits == 8);
-    for (unsigned code = 0; code < 256 && plan->as_floats; code++) {
-        plan->e4m3[code] = (float)tvm_decode(TVM_FLOAT(8, 4, 3), code);
-        plan->e5m2[code] = (float)tvm_decode(TVM_FLOAT(8, 5, 2), code);
+    plan->as_floats = tvm_dtype_same(a, TVM_TF32) || tvm_mma_is_small_float(a);
+    plan->a.scales = plan->mma.scale_a;
+    plan->b.scales = plan->mma.scale_b;
+    const tvm_mma_scaling *scaling = plan->mma.scaling;
+    for (unsigned code = 0; code < 256 && scaling; code++) { /* of f8_e4m3 the sign is not read */
+        double scale = tvm_decode(scaling->type, code);
+        plan->scale[code] = (float)fabs(scale);
     }
 }
 
@@ -76,7 +84,7 @@ tvm_status tvm_plan_MMA(tvm_interp_kernel *k, interp_insn *insn, tvm_diags *diag
     plan_operand(k, insn, &mma->b, mma->types->b, size_b, &scratch, &plan->b);
     if (mma->types->sums == TVM_MMA_F16) {
         plan->sums = take_place(&scratch, (size_t)mma->m * mma->n * sizeof(float));
-        plan->parts = take_place(&scratch, (size_t)mma->m * mma->types->atoms->k * sizeof(uint16_t));
+        plan->parts = take_place(&scratch, (size_t)mma->m * mma->atoms->k * sizeof(float));
     }
     tvm_interp_need_scratch(k, scratch);
     return TVM_OK;
@@ -110,17 +118,29 @@ static void gather(void *to, const void *tile, unsigned bytes, uint32_t matrices
          : gather_uint64_t)(to, tile, matrices, batch_stride, rows, row_stride, columns, column_stride);
 }
 
-/* Of codes of tf32, f8_e4m3 or f8_e5m2. */
-static void to_floats(const mma_plan *plan, const mma_operand *operand, const void *from, size_t count,
-                      float *to) {
+/* Of codes of tf32, or of small floats. */
+static void to_floats(const mma_operand *operand, const void *from, size_t count, float *to) {
     if (operand->bytes == 1) {
-        const float *table = operand->type.exponent == 4 ? plan->e4m3 : plan->e5m2;
         const uint8_t *codes = from;
-        for (size_t i = 0; i < count; i++) to[i] = table[codes[i]];
+        for (size_t i = 0; i < count; i++) to[i] = operand->value[codes[i]];
     } else {
         const uint32_t *codes = from;
         for (size_t i = 0; i < count; i++) to[i] = tvm_f32_from_bits(codes[i] & UINT32_C(0xffffe000));
     }
+}
+
+/* Each element of the dense matrices times its block's scale. */
+static void multiply_scales(const mma_plan *plan, bool is_a, uint32_t matrices, const uint8_t *codes,
+                            float *values) {
+    const tvm_mma *mma = &plan->mma;
+    uint32_t block = mma->scaling->block, rows = is_a ? mma->m : mma->k, columns = is_a ? mma->k : mma->n;
+    uint32_t row_block = is_a ? 1 : block, column_block = is_a ? block : 1;
+    for (uint32_t i = 0; i < matrices; i++)
+        for (uint32_t r = 0; r < rows; r++) {
+            const uint8_t *row =
+                codes + ((size_t)i * (rows / row_block) + r / row_block) * (columns / column_block);
+            for (uint32_t c = 0; c < columns; c++) *values++ *= plan->scale[row[c / column_block]];
+        }
 }
 
 /* The operand's matrices, dense. */
@@ -145,7 +165,8 @@ static tvm_status read_operand(interp_context *context, const interp_insn *insn,
     }
     if (!plan->as_floats) return TVM_OK;
     float *floats = (float *)(void *)(block->scratch + operand->floats);
-    to_floats(plan, operand, *out, (size_t)matrices * rows * columns, floats);
+    to_floats(operand, *out, (size_t)matrices * rows * columns, floats);
+    if (mma->scaling) multiply_scales(plan, is_a, matrices, interp_tensor(block, operand->scales), floats);
     *out = floats;
     return TVM_OK;
 }
@@ -153,18 +174,18 @@ static tvm_status read_operand(interp_context *context, const interp_insn *insn,
 /* ---- products ---- */
 
 /* Sums of f16 are rounded to f16 after the products of each fragment along k. */
-static void add_f16(const mma_plan *plan, const uint16_t *a, const uint16_t *b, uint16_t *c,
-                    uint8_t *scratch) {
+static void add_f16(const mma_plan *plan, const uint8_t *a, const uint8_t *b, uint16_t *c, uint8_t *scratch) {
     const tvm_mma *mma = &plan->mma;
-    uint32_t step = mma->types->atoms->k;
-    size_t count = (size_t)mma->m * mma->n;
+    uint32_t step = mma->atoms->k;
+    size_t count = (size_t)mma->m * mma->n, bytes = plan->as_floats ? sizeof(float) : sizeof(uint16_t);
     float *sums = (float *)(void *)(scratch + plan->sums);
-    uint16_t *part = (uint16_t *)(void *)(scratch + plan->parts);
+    uint8_t *part = scratch + plan->parts;
     for (uint32_t k = 0; k < mma->k; k += step) {
         for (uint32_t r = 0; r < mma->m; r++)
-            memcpy(part + (size_t)r * step, a + (size_t)r * mma->k + k, step * sizeof *part);
+            memcpy(part + r * step * bytes, a + ((size_t)r * mma->k + k) * bytes, step * bytes);
         tvm_interp_f16_to_f32(sums, c, count);
-        tvm_interp_mma(mma->m, mma->n, step, part, b + (size_t)k * mma->n, TVM_FACTOR_F16, sums, scratch);
+        tvm_interp_mma(mma->m, mma->n, step, part, b + (size_t)k * mma->n * bytes, plan->factor, sums,
+                       scratch);
         tvm_interp_f32_to_f16(c, sums, count);
     }
 }

@@ -113,8 +113,7 @@ static bool mma_codes(const sanitizer *s, uint32_t insn, uint32_t operand, uint1
     tvm_mma_read(program, kernel, tvm_operands(kernel, source), source->count, &mma);
     const tvm_layout *c = &program->layouts[kernel->slots[mma.c].layout];
     const tvm_mma_source *from = operand == 0 ? &mma.a : &mma.b;
-    if (tvm_mma_fragments(mma.types->atoms, c, operand == 0, from->rank, from->shape, &fragments, NULL) !=
-            TVM_OK ||
+    if (tvm_mma_fragments(mma.atoms, c, operand == 0, from->rank, from->shape, &fragments, NULL) != TVM_OK ||
         tvm_mma_tile_layout(&mma, operand == 0, &fragments, &tile, NULL) != TVM_OK)
         return true; /* then all warps read the tile */
     uint32_t threads = tvm_layout_threads(&tile), locals = tvm_layout_locals(&tile);
