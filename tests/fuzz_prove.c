@@ -14,10 +14,12 @@ static uint32_t below(unsigned *seed, uint32_t n) {
 }
 
 /* Up to so many tries until an instruction has something to change. */
-static void change(tvm_ir_kernel *kernel, unsigned *seed) {
-    enum { TRIES = 64 };
-    for (unsigned i = 0; i < TRIES && kernel->insn_count > 0; i++)
-        if (prove_mutate(kernel, below(seed, kernel->insn_count), (prove_way)below(seed, PROVE_WAYS))) return;
+static void change(const tvm_ir_program *program, tvm_ir_kernel *kernel, unsigned *seed) {
+    enum { TRIES = 64, MANNERS = 4 };
+    for (unsigned i = 0; i < TRIES && kernel->insn_count > 0; i++) {
+        const prove_spot s = {program, kernel, below(seed, kernel->insn_count), below(seed, MANNERS)};
+        if (prove_ways[below(seed, PROVE_WAYS)].change(&s)) return;
+    }
 }
 
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsigned seed) {
@@ -26,11 +28,13 @@ size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsi
     size_t made = 0;
     if (tvm_vbc_read(data, size, "fuzz.vbc", &program, NULL) == TVM_OK && program->kernel_count > 0) {
         tvm_ir_kernel *kernel = &program->kernels[below(&seed, program->kernel_count)];
-        for (uint32_t i = 1 + below(&seed, 3); i > 0; i--) {
-            change(kernel, &seed);
-            if (tvm_verify(program, NULL) != TVM_OK) break;
+        bool good = true;
+        for (uint32_t i = 1 + below(&seed, 3); i > 0 && good; i--) {
+            change(program, kernel, &seed);
+            good = tvm_verify(program, NULL) == TVM_OK;
         }
-        if (tvm_vbc_write(program, TVM_VBC_LINES, &bytes, &made, NULL) != TVM_OK || made > max_size) made = 0;
+        if (!good || tvm_vbc_write(program, TVM_VBC_LINES, &bytes, &made, NULL) != TVM_OK || made > max_size)
+            made = 0;
         if (made) memcpy(data, bytes, made);
     }
     free(bytes);

@@ -1,16 +1,23 @@
-/* The prover: what it says of the cases, of the shipped programs, and of mutants of both is never
- * contradicted by the sanitizer. Of the seeded mistakes of tests/cases/sanitizer that are races on shared
- * memory or deadlocks none is proved absent; where the prover shows a race, the sanitizer reports that pair
+/* The prover: what it says of the cases, of the shipped programs, of small kernels (prove_small.h,
+ * prove_seeded.h), and of mutants of all of them (prove_mutants.h) is never contradicted by the sanitizer. Of
+ * the seeded mistakes of tests/cases/sanitizer that are races on shared memory or deadlocks none is proved
+ * absent, and none of those of prove_seeded.h; where the prover shows a race, the sanitizer reports that pair
  * of lines.
  *
- *   run_prove [-v] [CASE...]     -v: says what is not proved; without arguments: all */
+ * Without TVM_TEST_ALL a part of the mutants is made.
+ *
+ *   run_prove [-v] [CASE...]       -v: says what is not proved; without arguments: all
+ *   run_prove --mutants N [SEED]   N mutants at random, of up to three changes each; those that are proved
+ * and race are printed as programs */
 #include <glob.h>
 #include <time.h>
 
-#include "case_file.h"
+#include "extent_kit.h"
 #include "fileio.h"
-#include "prove_kit.h"
-#include "shipped_launch.h"
+#include "generate/generate.h"
+#include "prove_seeded.h"
+#include "prove_small.h"
+#include "prove_subject.h"
 
 static unsigned passed, bad;
 static bool verbose;
@@ -19,6 +26,29 @@ static void count(bool good, const char *what) {
     passed += good;
     bad += !good;
     if (!good) printf("FAIL: %s\n", what);
+}
+
+/* ---- verdicts ---- */
+
+/* Of kernels that are proved, or mutated. */
+typedef struct tally {
+    unsigned kernels, races, deadlocks; /* that are proved */
+    unsigned conditional;               /* of deadlock, if other blocks do their part */
+    double most;                        /* seconds that a kernel took */
+} tally;
+
+/* Of mutants, by way; the last is of several changes. */
+typedef struct way_tally {
+    unsigned mutants, refuted, open, proved, ran;
+    unsigned wrong; /* proved, and the sanitizer reports it; or shown, and it does not */
+} way_tally;
+
+static way_tally ways[PROVE_WAYS + 1];
+
+static double seconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
 static void judge(const tvm_ir_program *program, uint32_t kernel, tvm_proof *proof) {
@@ -31,98 +61,89 @@ static void judge(const tvm_ir_program *program, uint32_t kernel, tvm_proof *pro
     tvm_text_free(&text);
 }
 
-/* ---- cases ---- */
-
-static void fill_case(void *closure, const tvm_ir_kernel *kernel, uint32_t p, uint8_t *bytes,
-                      size_t elements) {
-    const prove_launch *l = closure;
-    const case_file *c = l->closure;
-    const char *text = case_argument(c, tvm_string(l->program, kernel->slots[p].name));
-    if (text != NULL) case_fill(kernel->slots[p].dtype, bytes, elements, text);
+static bool is_proved(const tvm_proof *proof) {
+    return proof->races.verdict == TVM_PROVED && proof->deadlocks.verdict == TVM_PROVED;
 }
 
-static void case_scalars(const case_file *c, prove_launch *l) {
-    const tvm_ir_kernel *kernel = &l->program->kernels[l->kernel];
-    for (uint32_t p = 0; p < kernel->param_count; p++) {
-        const char *text = case_argument(c, tvm_string(l->program, kernel->slots[p].name));
-        if (kernel->slots[p].kind != TVM_SLOT_SCALAR || text == NULL) continue;
-        if (kernel->slots[p].dtype.kind == TVM_KIND_FLOAT)
-            l->scalars[p].f = strtod(text, NULL);
-        else
-            l->scalars[p].i = strtoll(text, NULL, 0);
-    }
+static void judge_original(const prove_subject *s, tvm_proof *proof, tally *t) {
+    double before = seconds();
+    judge(s->program, s->kernel, proof);
+    double took = seconds() - before;
+    if (took > t->most) t->most = took;
+    t->kernels++;
+    t->races += proof->races.verdict == TVM_PROVED;
+    t->deadlocks += proof->deadlocks.verdict == TVM_PROVED;
+    t->conditional += proof->deadlocks.verdict == TVM_PROVED_IF;
 }
 
-/* Of a kernel, launched as the case has it: NULL where the launch is refused. */
-static char *run_of(const case_file *c, const tvm_ir_program *program, uint32_t kernel, bool *ran) {
-    prove_launch l = {.program = program, .kernel = kernel};
-    struct {
-        prove_launch launch;
-    } given;
+/* Compares a proof with what a launch shows; *ran: it has. */
+static bool agrees(const prove_subject *s, const tvm_ir_program *program, uint32_t kernel,
+                   const tvm_proof *proof, bool *ran) {
     char *reports = NULL;
-    case_scalars(c, &l);
-    given.launch = l;
-    given.launch.closure = (void *)(uintptr_t)c;
-    l.fill = fill_case;
-    l.closure = &given.launch;
-    *ran = prove_run(&l, &reports);
-    return reports;
-}
-
-/* Proves a kernel and compares with what a launch shows; *found: of the launch. */
-static bool agrees(const case_file *c, const tvm_ir_program *program, uint32_t kernel, tvm_proof *proof,
-                   prove_found *found) {
-    bool ran = false;
-    *found = (prove_found){.race = false};
-    judge(program, kernel, proof);
-    bool claims = proof->races.verdict == TVM_PROVED || proof->deadlocks.verdict == TVM_PROVED;
-    if (!claims && proof->races.verdict != TVM_REFUTED) return true;
-    char *reports = run_of(c, program, kernel, &ran);
-    if (reports != NULL) *found = prove_read_reports(program, &program->kernels[kernel], proof, reports);
-    bool good = !prove_is_contradicted(proof, found);
-    if (proof->races.verdict == TVM_REFUTED && ran) good = good && (found->confirms || found->fault);
+    prove_found found = {.race = false};
+    bool shown = proof->races.verdict == TVM_REFUTED;
+    *ran = false;
+    if (!shown && proof->races.verdict != TVM_PROVED && proof->deadlocks.verdict != TVM_PROVED) return true;
+    *ran = prove_run_subject(s, program, kernel, &reports);
+    if (reports != NULL) found = prove_read_reports(program, &program->kernels[kernel], proof, reports);
+    bool good = !prove_is_contradicted(proof, &found);
+    if (shown && *ran) good = good && (found.confirms || found.fault);
     if (!good)
-        fprintf(stderr, "races %d (%s), deadlocks %d, but the sanitizer: %s\n", (int)proof->races.verdict,
-                proof->races.text, (int)proof->deadlocks.verdict, reports != NULL ? reports : "nothing");
+        fprintf(stderr, "%s: %s: races %d (%s), deadlocks %d, but the sanitizer: %s\n", s->name,
+                prove_subject_kernel(s), (int)proof->races.verdict, proof->races.text,
+                (int)proof->deadlocks.verdict, reports != NULL ? reports : "nothing");
     free(reports);
     return good;
 }
 
-typedef struct tally {
-    unsigned mutants, refuted, open, proved; /* of races */
-    unsigned kernels, races, deadlocks;      /* that are proved */
-    unsigned conditional;                    /* of deadlock, if other blocks do their part */
-    unsigned both;                           /* that are proved free of both */
-    double most;                             /* seconds that a kernel took; of a program: that all did */
-    unsigned long long steps;                /* of a program */
-} tally;
+/* ---- mutants ---- */
 
-static void add_verdict(tally *t, const tvm_proof *proof) {
+/* Proves the mutant and compares. */
+static bool try_mutant(const prove_subject *s, const tvm_ir_program *mutant, way_tally *t) {
+    tvm_proof proof;
+    bool ran;
+    judge(mutant, 0, &proof);
+    bool good = agrees(s, mutant, 0, &proof, &ran);
     t->mutants++;
-    bool both = proof->races.verdict == TVM_PROVED && proof->deadlocks.verdict == TVM_PROVED;
-    t->refuted += proof->races.verdict == TVM_REFUTED;
-    t->proved += both;
-    t->open += !both && proof->races.verdict != TVM_REFUTED;
-}
-
-static bool mutate_case(const case_file *c, const tvm_ir_program *program, uint32_t kernel, tally *t) {
-    bool good = true;
-    for (uint32_t i = 0; i < program->kernels[kernel].insn_count; i++)
-        for (unsigned way = 0; way < PROVE_WAYS; way++) {
-            tvm_ir_program *mutant = prove_mutant(program, kernel, i, (prove_way)way);
-            tvm_proof proof;
-            prove_found found;
-            if (mutant == NULL) continue;
-            bool agree = agrees(c, mutant, 0, &proof, &found);
-            if (!agree)
-                fprintf(stderr, "%s: mutant: line %u, way %u\n", c->name,
-                        program->kernels[kernel].insns[i].line, way);
-            good = good && agree;
-            add_verdict(t, &proof);
-            tvm_ir_program_free(mutant);
-        }
+    t->ran += ran;
+    t->refuted += proof.races.verdict == TVM_REFUTED;
+    t->proved += is_proved(&proof);
+    t->open += !is_proved(&proof) && proof.races.verdict != TVM_REFUTED;
+    t->wrong += !good;
     return good;
 }
+
+/* Is this way of the instruction one of those that are tried? One of `every`, each way as often. */
+static bool takes(uint32_t at, unsigned way, unsigned every) {
+    uint64_t state = (uint64_t)at * PROVE_WAYS + way;
+    return generate_bits(&state) % every == 0;
+}
+
+/* All mutants of one change, or a part of them. */
+static bool mutate(const prove_subject *s, unsigned every) {
+    enum { MANNERS = 6 };
+    const tvm_ir_kernel *kernel = &s->program->kernels[s->kernel];
+    tvm_ir_program *spare = NULL;
+    bool good = true;
+    for (uint32_t i = 0; i < kernel->insn_count; i++)
+        for (unsigned way = 0; way < PROVE_WAYS; way++) {
+            bool more = takes(i, way, every);
+            for (unsigned nth = 0; more && nth < MANNERS; nth++) {
+                tvm_ir_program *mutant = prove_mutant(s->program, s->kernel, i, way, nth, &spare, &more);
+                if (mutant == NULL) continue;
+                bool right = try_mutant(s, mutant, &ways[way]);
+                if (!right)
+                    fprintf(stderr, "%s: mutant: line %u, %s, %u\n", s->name, kernel->insns[i].line,
+                            prove_ways[way].name, nth);
+                good = good && right;
+                tvm_ir_program_free(mutant);
+            }
+        }
+    tvm_ir_program_free(spare);
+    return good;
+}
+
+/* ---- cases ---- */
 
 /* Lines of the case's reports that are of a race on shared memory, or of a wait for ever. */
 static bool expects(const case_file *c, bool deadlock) {
@@ -142,36 +163,53 @@ static bool expects(const case_file *c, bool deadlock) {
     return false;
 }
 
-static bool run_case(const char *path, const char *folder, bool wrong, tally *t) {
-    case_file *c = case_read(path);
-    tvm_ir_program *program = NULL;
-    if (c == NULL) return false;
+/* What is done with each kernel of a source: proved and mutated, or kept for later. */
+typedef struct visitor {
+    bool (*visit)(void *closure, prove_subject *s);
+    void *closure;
+} visitor;
+
+static bool visit_case(const case_file *c, const char *folder, const visitor *v, tvm_ir_program **program) {
     bool good = true, has = c->errors == NULL && c->kernel != NULL;
-    has = has && case_assemble(c, folder, &program, NULL) == TVM_OK;
-    for (uint32_t k = 0; has && k < program->kernel_count; k++) {
-        tvm_proof proof;
-        prove_found found;
-        if (strcmp(tvm_string(program, program->kernels[k].name), c->kernel) != 0) continue;
-        if (verbose) printf("-- %s\n", c->name);
-        good = agrees(c, program, k, &proof, &found) && good;
-        if (!wrong && c->refusal == NULL && proof.races.verdict == TVM_REFUTED) good = false;
-        if (wrong && expects(c, false) && proof.races.verdict == TVM_PROVED) good = false;
-        if (wrong && expects(c, true) && proof.deadlocks.verdict == TVM_PROVED) good = false;
-        t->kernels++;
-        t->races += proof.races.verdict == TVM_PROVED;
-        t->deadlocks += proof.deadlocks.verdict == TVM_PROVED;
-        t->conditional += proof.deadlocks.verdict == TVM_PROVED_IF;
-        t->both += proof.races.verdict == TVM_PROVED && proof.deadlocks.verdict == TVM_PROVED;
-        good = mutate_case(c, program, k, t) && good;
+    has = has && case_assemble(c, folder, program, NULL) == TVM_OK;
+    for (uint32_t k = 0; has && k < (*program)->kernel_count; k++) {
+        prove_subject s = {.name = c->name, .program = *program, .kernel = k, .c = c};
+        if (strcmp(prove_subject_kernel(&s), c->kernel) != 0) continue;
+        prove_case_scalars(&s);
+        good = v->visit(v->closure, &s) && good;
     }
-    tvm_ir_program_free(program);
-    case_free(c);
     return good;
 }
 
+typedef struct case_run {
+    bool wrong; /* it has a mistake */
+    unsigned every;
+    tally *t;
+} case_run;
+
+static bool run_subject_of_case(void *closure, prove_subject *s) {
+    const case_run *run = closure;
+    tvm_proof proof;
+    bool ran;
+    if (verbose) printf("-- %s\n", s->name);
+    judge_original(s, &proof, run->t);
+    bool good = agrees(s, s->program, s->kernel, &proof, &ran);
+    if (!run->wrong && s->c->refusal == NULL && proof.races.verdict == TVM_REFUTED) good = false;
+    if (run->wrong && expects(s->c, false) && proof.races.verdict == TVM_PROVED) good = false;
+    if (run->wrong && expects(s->c, true) && proof.deadlocks.verdict == TVM_PROVED) good = false;
+    return mutate(s, run->every) && good;
+}
+
 static void run_cases(char **paths, const char *folder, bool wrong, tally *t) {
-    for (char **path = paths; path != NULL && *path != NULL; path++)
-        count(run_case(*path, folder, wrong, t), *path);
+    case_run run = {wrong, test_all() ? 1 : 4, t};
+    for (char **path = paths; path != NULL && *path != NULL; path++) {
+        case_file *c = case_read(*path);
+        tvm_ir_program *program = NULL;
+        const visitor v = {run_subject_of_case, &run};
+        count(c != NULL && visit_case(c, folder, &v, &program), *path);
+        tvm_ir_program_free(program);
+        case_free(c);
+    }
 }
 
 static void free_paths(char **paths) {
@@ -179,136 +217,87 @@ static void free_paths(char **paths) {
     free(paths);
 }
 
-static void say(const char *what, const tally *t) {
-    printf(
-        "%s: %u kernels, %u proved free of races, %u of deadlock, %u if other blocks do their part, %u of both; %u "
-        "mutants, %u with a race shown, %u not proved, %u proved; %.1f ms the longest\n",
-        what, t->kernels, t->races, t->deadlocks, t->conditional, t->both, t->mutants, t->refuted, t->open,
-        t->proved, 1e3 * t->most);
-}
-
 /* ---- shipped programs ---- */
 
-static void fill_shipped(void *closure, const tvm_ir_kernel *kernel, uint32_t p, uint8_t *bytes,
-                         size_t elements) {
-    const prove_launch *l = closure;
-    const size_of *size = l->closure;
-    const tvm_dtype type = kernel->slots[p].dtype;
-    tvm_param_info info = {.name = tvm_string(l->program, kernel->slots[p].name),
-                           .type = type.kind == TVM_KIND_INT && type.bits == 32 ? "i32" : ""};
-    shipped_sequences(&info, size, (int32_t *)(void *)bytes, elements, false);
-}
-
-/* Launches the kernel with the sizes that it accepts first; false: with none. */
-static bool run_shipped(const tvm_ir_program *program, uint32_t kernel, char **reports) {
-    const tvm_ir_kernel *k = &program->kernels[kernel];
-    for (size_t s = 0; s < SHIPPED_SIZES; s++) {
-        size_of size = shipped_sizes[s];
-        prove_launch given = {.program = program, .kernel = kernel, .closure = &size}, l = given;
-        for (uint32_t p = 0; p < k->param_count; p++) {
-            int value = shipped_scalar(tvm_string(program, k->slots[p].name), &size);
-            if (k->slots[p].dtype.kind == TVM_KIND_FLOAT)
-                l.scalars[p].f = 1;
-            else
-                l.scalars[p].i = k->slots[p].dtype.kind == TVM_KIND_BOOL ? 1 : value;
-        }
-        l.fill = fill_shipped;
-        l.closure = &given;
-        if (prove_run(&l, reports)) return true;
-    }
-    return false;
-}
-
-/* A mutant that is proved shows nothing to the sanitizer. */
-static bool mutant_is_right(const tvm_ir_program *mutant, const tvm_proof *proof) {
-    char *reports = NULL;
-    if (proof->races.verdict != TVM_PROVED && proof->deadlocks.verdict != TVM_PROVED) return true;
-    if (!run_shipped(mutant, 0, &reports) || reports == NULL) return true;
-    prove_found found = prove_read_reports(mutant, &mutant->kernels[0], proof, reports);
-    bool good = !prove_is_contradicted(proof, &found);
-    if (!good) fprintf(stderr, "the sanitizer: %s\n", reports);
-    free(reports);
-    return good;
-}
-
-static bool mutate_shipped(const tvm_ir_program *program, uint32_t kernel, tally *t) {
-    bool good = true;
-    const tvm_ir_kernel *k = &program->kernels[kernel];
-    for (uint32_t i = 0; i < k->insn_count; i++)
-        for (unsigned way = 0; way < PROVE_WAYS; way++) {
-            if (way == PROVE_NEXT_VALUE) continue; /* most are of places in global memory */
-            tvm_ir_program *mutant = prove_mutant(program, kernel, i, (prove_way)way);
-            tvm_proof proof;
-            if (mutant == NULL) continue;
-            judge(mutant, 0, &proof);
-            bool right = mutant_is_right(mutant, &proof);
-            if (!right)
-                fprintf(stderr, "%s: line %u, way %u\n", tvm_string(program, k->name), k->insns[i].line, way);
-            good = good && right;
-            add_verdict(t, &proof);
-            tvm_ir_program_free(mutant);
-        }
-    return good;
-}
-
-static double seconds(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
-/* `most`: of its kernels, that are mutated; `races`, `deadlocks`: kernels that are proved free of them, at
- * least. */
+/* `races`, `deadlocks`: kernels that are proved free of them, at least; `mutated`: so many of the kernels. */
 typedef struct shipped_program {
     const char *name, *define;
     unsigned races, deadlocks, mutated;
 } shipped_program;
 
-static void run_program(const char *folder, const shipped_program *of, tally *all) {
+static const shipped_program programs[] = {
+    {"argmax.vasm", NULL, 5, 5, 5},
+    {"attention.vasm", NULL, 0, 6, 0},
+    {"attention_decode.vasm", NULL, 6, 1, 3},
+    {"attention_merge.vasm", NULL, 6, 6, 0},
+    {"cumsum.vasm", NULL, 5, 5, 0},
+    {"embedding.vasm", NULL, 2, 2, 0},
+    {"histogram.vasm", NULL, 4, 4, 1},
+    {"kv_append.vasm", NULL, 2, 2, 0},
+    {"layer_norm.vasm", NULL, 11, 11, 11},
+    {"matmul.vasm", NULL, 9, 9, 9},
+    {"matmul.vasm", "T=i8", 9, 9, 1},
+    {"matmul_lowbit_u4.vasm", NULL, 44, 36, 24},
+    {"matmul_simple.vasm", NULL, 2, 2, 2},
+    {"matmul_u3.vasm", NULL, 2, 2, 2},
+    {"quantize_rows.vasm", NULL, 18, 18, 18},
+    {"reduce.vasm", NULL, 4, 4, 0},
+    {"rms_norm.vasm", NULL, 18, 18, 18},
+    {"rope.vasm", NULL, 5, 5, 0},
+    {"sample.vasm", NULL, 2, 2, 2},
+    {"scatter_add.vasm", NULL, 2, 2, 0},
+    {"softmax.vasm", NULL, 12, 12, 12},
+    {"swiglu.vasm", NULL, 3, 3, 0},
+    {"topk.vasm", NULL, 2, 3, 3},
+    {"transpose.vasm", NULL, 2, 2, 0},
+    {"vector_add.vasm", NULL, 1, 1, 0},
+    {"widen_lowbit.vasm", NULL, 1, 1, 0},
+};
+enum { PROGRAMS = sizeof programs / sizeof *programs };
+
+static tvm_ir_program *assemble_program(const char *folder, const shipped_program *of) {
     char path[4200];
     tvm_ir_program *program = NULL;
     uint8_t *text = NULL;
     size_t size = 0;
-    tally t = {.kernels = 0};
     const tvm_assembler_options options = {.include_dirs = &folder,
                                            .include_dir_count = 1,
                                            .defines = &of->define,
                                            .define_count = of->define != NULL};
     snprintf(path, sizeof path, "%s/%s", folder, of->name);
-    bool good = tvm_file_read(path, 1 << 20, &text, &size, NULL) == TVM_OK &&
-                tvm_assemble_text((const char *)text, size, path, &options, &program, NULL) == TVM_OK;
-    for (uint32_t k = 0; good && k < program->kernel_count; k++) {
-        tvm_proof proof;
-        double before = seconds();
-        judge(program, k, &proof);
-        double took = seconds() - before;
-        if (took > all->most) all->most = took;
-        t.most += took;
-        t.steps += proof.steps;
-        t.kernels++;
-        t.races += proof.races.verdict == TVM_PROVED;
-        t.deadlocks += proof.deadlocks.verdict == TVM_PROVED;
-        t.both += proof.races.verdict == TVM_PROVED && proof.deadlocks.verdict == TVM_PROVED;
-        t.conditional += proof.deadlocks.verdict == TVM_PROVED_IF;
-        good = proof.races.verdict != TVM_REFUTED && proof.deadlocks.verdict != TVM_REFUTED;
-        if (good && k < of->mutated) good = mutate_shipped(program, k, all);
-    }
-    if (verbose)
-        printf("== %s: %u kernels, %u proved free of both; %llu steps, %.1f ms\n", of->name, t.kernels,
-               t.both, (unsigned long long)t.steps, 1e3 * t.most);
-    good = good && t.races >= of->races && t.deadlocks >= of->deadlocks;
-    if (!good)
-        fprintf(stderr, "%s: %u and %u of %u kernels are proved\n", of->name, t.races, t.deadlocks,
-                t.kernels);
-    all->kernels += t.kernels;
-    all->races += t.races;
-    all->deadlocks += t.deadlocks;
-    all->conditional += t.conditional;
-    all->both += t.both;
+    if (tvm_file_read(path, 1 << 20, &text, &size, NULL) == TVM_OK)
+        tvm_assemble_text((const char *)text, size, path, &options, &program, NULL);
     free(text);
-    tvm_ir_program_free(program);
-    count(good, path);
+    return program;
 }
+
+/* Without TVM_TEST_ALL one kernel of each program is mutated in part. */
+static bool mutate_shipped(prove_subject *s, unsigned mutated) {
+    unsigned turn = s->program->kernels[s->kernel].insn_count;
+    if (s->kernel >= mutated || (!test_all() && s->kernel != turn % mutated)) return true;
+    prove_find_size(s);
+    return mutate(s, test_all() ? 5 : 40);
+}
+
+static void run_program(const char *folder, const shipped_program *of, tally *all) {
+    tvm_ir_program *program = assemble_program(folder, of);
+    unsigned races = all->races, deadlocks = all->deadlocks;
+    bool good = program != NULL;
+    for (uint32_t k = 0; good && k < program->kernel_count; k++) {
+        prove_subject s = {.name = of->name, .program = program, .kernel = k};
+        tvm_proof proof;
+        judge_original(&s, &proof, all);
+        good = proof.races.verdict != TVM_REFUTED && proof.deadlocks.verdict != TVM_REFUTED &&
+               mutate_shipped(&s, of->mutated);
+    }
+    races = all->races - races, deadlocks = all->deadlocks - deadlocks;
+    good = good && races >= of->races && deadlocks >= of->deadlocks;
+    if (!good) fprintf(stderr, "%s: %u and %u kernels are proved\n", of->name, races, deadlocks);
+    tvm_ir_program_free(program);
+    count(good, of->name);
+}
+
+/* ---- small kernels ---- */
 
 /* The verifier with proofs accepts what is proved alone, and says what is missing. */
 static bool verifies(const char *order, tvm_status expected) {
@@ -329,231 +318,295 @@ static bool verifies(const char *order, tvm_status expected) {
     return good;
 }
 
-/* Of two stores before a load the later one is told, as the sanitizer does. */
-static bool tells_latest(void) {
-    static const char text[] =
-        ".vasm 7\n.kernel k(y: global f32[64])\n.warps 2\n.grid 1\n%s = alloc-shared f32[64]\n"
-        "%v = alloc-register f32[64], spatial(64), init 1.0\nstore-shared %s, %v\nstore-shared %s, %v\n"
-        "store-global y, load-shared(%s, flatten(column_spatial(2, 32)))\n.end\n";
-    tvm_ir_program *program = NULL;
-    tvm_proof proof;
-    if (tvm_assemble_text(text, strlen(text), "t.vasm", NULL, &program, NULL) != TVM_OK) abort();
-    judge(program, 0, &proof);
-    const tvm_insn *insns = program->kernels[0].insns;
-    bool good = proof.races.verdict == TVM_REFUTED && insns[proof.races.insn].line == 9 &&
-                insns[proof.races.other].line == 8;
-    tvm_ir_program_free(program);
-    return good;
-}
-
-/* ---- small kernels ---- */
-
-typedef struct small_kernel {
-    const char *what, *head, *body;
-    tvm_proof_verdict races, deadlocks;
-} small_kernel;
-
-#define ROWS_OF_BLOCKS                                                                                       \
-    "%s = alloc-shared f32[2, 64], row_major\n%x = alloc-register f32[1, 64], spatial(1, 64), init 1.0\n"
-#define RESULT     "store-global y, squeeze(load-shared(%s[0, 0], spatial(1, 64)), 0)\n"
-#define SENDS(ROW) "store-cluster %s[" ROW ", 0], 0, %x\nstore-cluster %s[" ROW ", 0], 1, %x\n"
-#define RING(WAIT, LAST, BARRIER)                                                                                   \
-    "%s = alloc-shared f32[1, 64], row_major\n%full = alloc-barrier [1]\n"                                          \
-    "%empty = alloc-barrier [1], arrivals 2, open\n%met = alloc-barrier [1], arrivals 2\n"                          \
-    "role copy warps 2 to 3\nfor %i = 0 to n\nwait-barrier %empty\ncopy-bulk %s, x[%i, 0], barrier %full\n"         \
-    "arrive-barrier %full\nend\nend\nrole use warps 0 to 2 by 1\nfor %i = 0 to n\n" WAIT                            \
-    "%v = load-shared %s[0, 0], local(1, 2).spatial(1, 32)\narrive-barrier %empty\nend\n" BARRIER                   \
-    "if role.index == 0\nstore-shared %s[0, 0], alloc-register(f32[1, 64], local(1, 2).spatial(1, 32))\nend\n" LAST \
-    "end\n"
-
-/* Rounds of as many turns as roles find out for themselves. */
-#define ROUNDS(COPY_COUNT, USE_COUNT)                                                                           \
-    "%s = alloc-shared f32[1, 64], row_major\n%full = alloc-barrier [1]\n"                                      \
-    "%empty = alloc-barrier [1], arrivals 2, open\nrole copy warps 2 to 3\nfor %w = 0 to n\n" COPY_COUNT        \
-    "for %i = 0 to %c\nwait-barrier %empty\ncopy-bulk %s, x[%i, 0], barrier %full\narrive-barrier %full\nend\n" \
-    "end\nend\nrole use warps 0 to 2 by 1\nfor %u = 0 to n\n" USE_COUNT                                         \
-    "if %u == m\nsync\nend\nfor %j = 0 to %d\nwait-barrier %full\n"                                             \
-    "%v = load-shared %s[0, 0], local(1, 2).spatial(1, 32)\narrive-barrier %empty\nend\nend\nend\n"
-
-/* Each thread stores the tile of a turn, as all of them have it. */
-#define LOOP(FOR, INDEX, AFTER)                                                                              \
-    "%t = alloc-shared f32[256], row_major\n" FOR "store-shared %t[" INDEX                                   \
-    "], alloc-register(f32[32], replicated(64).local(32), init 1.0)\nend\n" AFTER
-
-/* Each warp stores the elements below a scalar's multiple by another thread than those from it on. */
-#define PARTS(SCALAR, END, BETWEEN)                                                                          \
-    "%t = alloc-shared f32[256], row_major\n%w = " SCALAR "\n"                                               \
-    "for %i = 0 to min(" END                                                                                 \
-    ", 256)\nstore-shared %t[%i], alloc-register(f32[1], replicated(64), init 1.0)\n"                        \
-    "end\n" BETWEEN                                                                                          \
-    "for %j = %w to 64\nstore-shared %t[%j * 4], alloc-register(f32[4], replicated(16).spatial(4), init 1.0)\nend\n"
-
-static const small_kernel small_kernels[] = {
-    {"rows of blocks", ".cluster 2",
-     ROWS_OF_BLOCKS "sync-cluster\n" SENDS("cluster.rank") "sync-cluster\n" RESULT, TVM_PROVED, TVM_PROVED},
-    {"one row of both blocks", ".cluster 2",
-     ROWS_OF_BLOCKS "sync-cluster\n" SENDS("0") "sync-cluster\n" RESULT, TVM_NOT_PROVED, TVM_PROVED},
-    {"a row that is read at once", ".cluster 2",
-     ROWS_OF_BLOCKS "sync-cluster\n" SENDS("cluster.rank") "sync\n" RESULT, TVM_NOT_PROVED, TVM_PROVED},
-    {"a tensor that is not there yet", ".cluster 2",
-     ROWS_OF_BLOCKS SENDS("cluster.rank") "sync-cluster\n" RESULT, TVM_NOT_PROVED, TVM_PROVED},
-    {"a sync-cluster of one block", ".cluster 2", "if cluster.rank == 0\nsync-cluster\nend\n", TVM_PROVED,
-     TVM_NOT_PROVED},
-    {"an element that one of several threads stores", "",
-     "%t = alloc-shared i32[4]\nstore-cluster %t[0], 0, alloc-register(i32[4], replicated(64).local(4), init 2)\n"
-     "%w = load-cluster %t[0], 0, replicated(64).local(4)\n",
-     TVM_NOT_PROVED, TVM_PROVED},
-    {"rows of blocks that are out of step", ".cluster 2",
-     ROWS_OF_BLOCKS "if cluster.rank == 0\nsync-cluster\nend\n" SENDS("cluster.rank") "sync-cluster\n" RESULT,
-     TVM_NOT_PROVED, TVM_NOT_PROVED},
-    {"a race behind a role that waits for ever", "",
-     "%b = alloc-barrier [1]\nrole a warps 0 to 1\nwait-barrier %b\nend\n%t = alloc-shared f32[96]\n"
-     "store-shared %t, alloc-register(f32[96], spatial(96), init 1.0)\n"
-     "%u = load-shared %t, flatten(column_spatial(3, 32))\n",
-     TVM_NOT_PROVED, TVM_NOT_PROVED},
-    {"a block that leaves", ".cluster 2", "if cluster.rank == 0\nexit\nend\nsync-cluster\n", TVM_NOT_PROVED,
-     TVM_NOT_PROVED},
-    {"a cluster that leaves", ".cluster 2", "if block.x / 2 == 1\nexit\nend\nsync-cluster\n", TVM_PROVED,
-     TVM_PROVED},
-    {"a stage that is used again", "",
-     RING("wait-barrier %full\n", "", "arrive-barrier %met\nwait-barrier %met\n"), TVM_PROVED, TVM_PROVED},
-    {"one that others still read", "", RING("wait-barrier %full\n", "", ""), TVM_NOT_PROVED, TVM_PROVED},
-    {"one that a copy comes to", "",
-     RING("wait-barrier %full\n", "wait-barrier %full\n", "arrive-barrier %met\nwait-barrier %met\n"),
-     TVM_NOT_PROVED, TVM_NOT_PROVED},
-    {"roles that count alike", "", ROUNDS("%c = %w < m ? m : 3\n", "%d = %u < m ? m : 3\n"), TVM_PROVED,
-     TVM_PROVED},
-    {"roles that count on", "",
-     ROUNDS("%t = %w * 2\nif %w > m\n%t = %t - 1\nend\n%c = %t\n",
-            "%q = %u * 2\nif %u > m\n%q = %q - 1\nend\n%d = %q\n"),
-     TVM_PROVED, TVM_PROVED},
-    {"roles that count differently", "", ROUNDS("%c = %w < m ? m : 3\n", "%d = %u < m ? n : 3\n"), TVM_PROVED,
-     TVM_NOT_PROVED},
-    {"roles that count on differently", "",
-     ROUNDS("%t = %w * 2\nif %w > m\n%t = %t - 1\nend\n%c = %t\n",
-            "%q = %u * 2\nif %u > m\n%q = %q - 1\n%q = %q - 1\nend\n%d = %q\n"),
-     TVM_PROVED, TVM_NOT_PROVED},
-    {"teams that count differently", "",
-     ROUNDS("%c = %w < m ? m : 3\n", "%d = %u < m ? m : 3 + role.index\n"), TVM_PROVED, TVM_NOT_PROVED},
-    {"a count that memory tells", "",
-     ROUNDS("%c = i32(load-scalar(y[%w]))\n", "%d = i32(load-scalar(y[%u]))\n"), TVM_PROVED, TVM_NOT_PROVED},
-    {"tiles of a loop", "", LOOP("for %i = 0 to n\n", "%i * 32 + 32", ""), TVM_PROVED, TVM_PROVED},
-    {"tiles that overlap", "", LOOP("for %i = 0 to n\n", "%i * 16 + 16", ""), TVM_NOT_PROVED, TVM_PROVED},
-    {"tiles of a loop that are read behind it", "",
-     LOOP("for %i = 0 to n\n", "%i * 32", "%w = load-shared %t[0], spatial(64)\n"), TVM_NOT_PROVED,
-     TVM_PROVED},
-    {"tiles of a loop that begins again", "",
-     "%t = alloc-shared f32[256], row_major\nfor %j = 0 to n\nfor %i = 0 to n\nif n == 3\nbreak\nend\n"
-     "store-shared %t[%i * 32], alloc-register(f32[32], replicated(64).local(32), init 1.0)\nend\nend\n",
-     TVM_NOT_PROVED, TVM_PROVED},
-    {"tiles before and behind a scalar", "", PARTS("min(max(n, 0), 64)", "%w * 4", ""), TVM_PROVED,
-     TVM_PROVED},
-    {"those of a scalar that has changed", "",
-     PARTS("min(max(n, 0), 64)", "%w * 4", "%w = min(max(m, 0), 64)\n"), TVM_NOT_PROVED, TVM_PROVED},
-    {"tiles that end behind it", "", PARTS("min(max(n, 0), 64)", "%w * 4 + 1", ""), TVM_NOT_PROVED,
-     TVM_PROVED},
-    {"a scalar whose multiples wrap", "", PARTS("n", "%w * 4", ""), TVM_NOT_PROVED, TVM_PROVED},
-    {"a semaphore", "", "%a = alloc-global i32[1], clean\nlock-semaphore %a[0], n\n", TVM_PROVED,
-     TVM_PROVED_IF},
-};
-
-static bool is_said(const small_kernel *of) {
-    tvm_text text = {0};
+static tvm_ir_program *assemble_small(const char *what, const char *text) {
     tvm_ir_program *program = NULL;
     tvm_diags diags = {0};
+    if (tvm_assemble_text(text, strlen(text), "t.vasm", NULL, &program, &diags) != TVM_OK)
+        fprintf(stderr, "%s: %s\n%s", what, diags.count ? diags.items[0].message : "", text);
+    tvm_diags_free(&diags);
+    return program;
+}
+
+static bool is_said(const small_kernel *of) {
+    char *text = small_text(of);
     tvm_proof proof;
-    tvm_text_add(
-        &text,
-        ".vasm 7\n.kernel k(n: i32, m: i32, x: global f32[n, 64], y: global f32[64])\n.warps %d\n%s\n.grid 4\n"
-        ".assume n >= 0\n%s.end\n",
-        strstr(of->body, "role") ? 3 : 2, of->head, of->body);
-    if (tvm_assemble_text(tvm_text_string(&text), text.size, "t.vasm", NULL, &program, &diags) != TVM_OK) {
-        fprintf(stderr, "%s: %s\n", of->what, diags.count ? diags.items[0].message : "");
-        abort();
-    }
+    tvm_ir_program *program = assemble_small(of->what, text);
+    free(text);
+    if (program == NULL) return false;
     judge(program, 0, &proof);
     bool good = proof.races.verdict == of->races && proof.deadlocks.verdict == of->deadlocks;
     if (!good)
         fprintf(stderr, "%s: races %d (%s), deadlocks %d (%s)\n", of->what, (int)proof.races.verdict,
                 proof.races.text, (int)proof.deadlocks.verdict, proof.deadlocks.text);
-    tvm_text_free(&text);
-    tvm_diags_free(&diags);
     tvm_ir_program_free(program);
     return good;
 }
 
-static const shipped_program programs[] = {
-    {"argmax.vasm", NULL, 5, 5, 5},
-    {"attention.vasm", NULL, 6, 6, 0},
-    {"attention_decode.vasm", NULL, 6, 1, 3},
-    {"attention_merge.vasm", NULL, 6, 6, 0},
-    {"cumsum.vasm", NULL, 5, 5, 0},
-    {"embedding.vasm", NULL, 2, 2, 0},
-    {"histogram.vasm", NULL, 4, 4, 1},
-    {"kv_append.vasm", NULL, 2, 2, 0},
-    {"layer_norm.vasm", NULL, 11, 11, 11},
-    {"matmul.vasm", NULL, 9, 9, 9},
-    {"matmul.vasm", "T=i8", 9, 9, 1},
-    {"matmul_lowbit_u4.vasm", NULL, 46, 41, 24},
-    {"matmul_simple.vasm", NULL, 2, 2, 2},
-    {"matmul_u3.vasm", NULL, 2, 2, 2},
-    {"quantize_rows.vasm", NULL, 18, 18, 18},
-    {"reduce.vasm", NULL, 4, 4, 0},
-    {"rms_norm.vasm", NULL, 18, 18, 18},
-    {"rope.vasm", NULL, 5, 5, 0},
-    {"sample.vasm", NULL, 2, 2, 2},
-    {"scatter_add.vasm", NULL, 2, 2, 0},
-    {"softmax.vasm", NULL, 12, 12, 12},
-    {"swiglu.vasm", NULL, 3, 3, 0},
-    {"topk.vasm", NULL, 2, 3, 3},
-    {"transpose.vasm", NULL, 2, 2, 0},
-    {"vector_add.vasm", NULL, 1, 1, 0},
-    {"widen_lowbit.vasm", NULL, 1, 1, 0},
-    {"../tests/foreign/attention_backward.vasm", NULL, 1, 1, 0},
-    {"../tests/foreign/convolution.vasm", NULL, 1, 1, 0},
-    {"../tests/foreign/convolution_halo.vasm", NULL, 1, 1, 0},
-    {"../tests/foreign/cross_entropy.vasm", NULL, 1, 1, 0},
-    {"../tests/foreign/fft.vasm", NULL, 1, 1, 0},
-    {"../tests/foreign/linear_attention.vasm", NULL, 1, 1, 0},
-    {"../tests/foreign/mla_decode.vasm", NULL, 1, 1, 0},
-    {"../tests/foreign/moe_u4.vasm", NULL, 1, 1, 0},
-    {"../tests/foreign/mxfp4.vasm", NULL, 1, 1, 0},
-    {"../tests/foreign/sgmv.vasm", NULL, 1, 1, 0},
-    {"../tests/foreign/split_k.vasm", NULL, 1, 0, 0},
-    {"../tests/foreign/verify.vasm", NULL, 1, 1, 0},
-    {"../tests/foreign/w8a8.vasm", NULL, 1, 1, 0},
-};
+/* ---- seeded mistakes ---- */
+
+static bool run_right(const seeded_kernel *of, unsigned every) {
+    tvm_ir_program *program = assemble_small(of->what, of->text);
+    tvm_proof proof;
+    bool ran;
+    if (program == NULL) return false;
+    prove_subject s = {.name = of->what, .program = program};
+    prove_small_scalars(&s);
+    judge(program, 0, &proof);
+    bool good = is_proved(&proof) && agrees(&s, program, 0, &proof, &ran) && ran;
+    if (!good)
+        fprintf(stderr, "%s: races %d (%s), deadlocks %d (%s)\n", of->what, (int)proof.races.verdict,
+                proof.races.text, (int)proof.deadlocks.verdict, proof.deadlocks.text);
+    good = mutate(&s, every) && good;
+    tvm_ir_program_free(program);
+    return good;
+}
+
+/* The launch shows the mistake, the proof does not deny it, and what it shows the launch confirms. */
+static bool run_mistake(const seeded_kernel *of, const seeded_mistake *mistake) {
+    char *text = seeded_text(of, mistake), *reports = NULL;
+    tvm_ir_program *program = text != NULL ? assemble_small(mistake->what, text) : NULL;
+    tvm_proof proof;
+    prove_found found = {.race = false};
+    free(text);
+    if (program == NULL) return false;
+    prove_subject s = {.name = mistake->what, .program = program};
+    prove_small_scalars(&s);
+    judge(program, 0, &proof);
+    if (prove_run_subject(&s, program, 0, &reports) && reports != NULL)
+        found = prove_read_reports(program, &program->kernels[0], &proof, reports);
+    bool good = (found.race || found.deadlock) && !prove_is_contradicted(&proof, &found);
+    if (proof.races.verdict == TVM_REFUTED) good = good && found.confirms;
+    if (!good)
+        fprintf(stderr, "%s: %s: races %d (%s), deadlocks %d, the sanitizer: %s\n", of->what, mistake->what,
+                (int)proof.races.verdict, proof.races.text, (int)proof.deadlocks.verdict,
+                reports != NULL ? reports : "nothing");
+    free(reports);
+    tvm_ir_program_free(program);
+    return good;
+}
+
+static unsigned run_seeded(void) {
+    unsigned mistakes = 0;
+    for (size_t i = 0; i < SEEDED_KERNELS; i++) {
+        const seeded_kernel *of = &seeded_kernels[i];
+        count(run_right(of, test_all() ? 1 : 4), of->what);
+        for (const seeded_mistake *m = of->mistakes; m->what != NULL; m++, mistakes++)
+            count(run_mistake(of, m), m->what);
+    }
+    return mistakes;
+}
+
+/* ---- all ---- */
+
+static void say(const char *what, const tally *t) {
+    printf(
+        "%s: %u kernels, %u proved free of races, %u of deadlock, %u if other blocks do their part; %.1f ms the "
+        "longest\n",
+        what, t->kernels, t->races, t->deadlocks, t->conditional, 1e3 * t->most);
+}
+
+static void add_up(way_tally *sum, const way_tally *t) {
+    sum->mutants += t->mutants;
+    sum->refuted += t->refuted;
+    sum->open += t->open;
+    sum->proved += t->proved;
+    sum->ran += t->ran;
+    sum->wrong += t->wrong;
+}
+
+static way_tally say_ways(bool each) {
+    way_tally sum = {.mutants = 0};
+    for (unsigned way = 0; way <= PROVE_WAYS; way++) {
+        const way_tally *t = &ways[way];
+        add_up(&sum, t);
+        if (each && t->mutants)
+            printf("  %-20s %6u mutants, %6u shown, %6u not proved, %6u proved, %6u launched, %u wrong\n",
+                   way < PROVE_WAYS ? prove_ways[way].name : "several", t->mutants, t->refuted, t->open,
+                   t->proved, t->ran, t->wrong);
+    }
+    printf("%u mutants, %u with a race shown, %u not proved, %u proved, %u launched, %u wrong\n", sum.mutants,
+           sum.refuted, sum.open, sum.proved, sum.ran, sum.wrong);
+    return sum;
+}
+
+/* ---- mutants at random ---- */
+
+enum { MOST_SUBJECTS = 1024, CHANGES = 3, TRIES = 400 };
+
+typedef struct pool {
+    prove_subject subjects[MOST_SUBJECTS];
+    unsigned count;
+    case_file *cases[MOST_SUBJECTS];
+    tvm_ir_program *programs[MOST_SUBJECTS];
+    unsigned kept;
+} pool;
+
+static bool keep(void *closure, prove_subject *s) {
+    pool *p = closure;
+    if (p->count == MOST_SUBJECTS) return false;
+    p->subjects[p->count++] = *s;
+    return true;
+}
+
+static void keep_cases(pool *p, const char *wrong, const char *folder) {
+    char **paths = case_list(wrong);
+    const visitor v = {keep, p};
+    for (char **path = paths; path != NULL && *path != NULL && p->kept < MOST_SUBJECTS; path++) {
+        case_file *c = p->cases[p->kept] = case_read(*path);
+        if (c != NULL) count(visit_case(c, folder, &v, &p->programs[p->kept++]), *path);
+    }
+    free_paths(paths);
+}
+
+static void keep_shipped(pool *p, const char *folder) {
+    for (size_t i = 0; i < PROGRAMS && p->kept < MOST_SUBJECTS; i++) {
+        tvm_ir_program *program = assemble_program(folder, &programs[i]);
+        for (uint32_t k = 0; program != NULL && k < program->kernel_count && k < programs[i].mutated; k++) {
+            prove_subject s = {.name = programs[i].name, .program = program, .kernel = k};
+            prove_find_size(&s);
+            keep(p, &s);
+        }
+        p->programs[p->kept++] = program;
+    }
+}
+
+static void keep_small(pool *p) {
+    for (size_t i = 0; i < SEEDED_KERNELS && p->kept < MOST_SUBJECTS; i++) {
+        tvm_ir_program *program = assemble_small(seeded_kernels[i].what, seeded_kernels[i].text);
+        prove_subject s = {.name = seeded_kernels[i].what, .program = program};
+        if (program == NULL) continue;
+        p->programs[p->kept++] = program;
+        prove_small_scalars(&s);
+        keep(p, &s);
+    }
+}
+
+static void free_pool(pool *p) {
+    for (unsigned i = 0; i < p->kept; i++) {
+        tvm_ir_program_free(p->programs[i]);
+        case_free(p->cases[i]);
+    }
+    free(p);
+}
+
+static uint32_t below(uint64_t *state, uint32_t n) {
+    return (uint32_t)(generate_bits(state) % n);
+}
+
+/* One change somewhere, of a verified kernel; its way. PROVE_WAYS: none was found. */
+static unsigned change(tvm_ir_program *program, uint64_t *state) {
+    tvm_ir_kernel *kernel = &program->kernels[0];
+    for (unsigned i = 0; i < TRIES && kernel->insn_count; i++) {
+        unsigned way = below(state, PROVE_WAYS);
+        const prove_spot s = {program, kernel, below(state, kernel->insn_count), below(state, 4)};
+        if (prove_ways[way].change(&s)) return way;
+    }
+    return PROVE_WAYS;
+}
+
+/* NULL: the verifier refuses it. *way: the last one's; of several changes PROVE_WAYS. */
+static tvm_ir_program *random_mutant(const prove_subject *s, uint64_t *state, unsigned *way) {
+    unsigned changes = 1 + (below(state, 3) == 0) * (1 + below(state, CHANGES - 1));
+    tvm_ir_program *mutant = tvm_ir_program_clone_kernel(s->program, s->kernel);
+    if (mutant == NULL) abort();
+    for (unsigned i = 0; i < changes; i++) {
+        unsigned made = change(mutant, state);
+        *way = changes > 1 ? PROVE_WAYS : made;
+        if (made < PROVE_WAYS && tvm_verify(mutant, NULL) == TVM_OK) continue;
+        tvm_ir_program_free(mutant);
+        return NULL;
+    }
+    return mutant;
+}
+
+static void print_program(const tvm_ir_program *program, uint64_t number) {
+    char *text = NULL;
+    if (tvm_disassemble(program, &text, NULL) == TVM_OK)
+        printf("; mutant %llu\n%s\n", (unsigned long long)number, text);
+    free(text);
+}
+
+static unsigned orders_of(const prove_subject *s) {
+    const tvm_ir_kernel *kernel = &s->program->kernels[s->kernel];
+    unsigned orders = 0;
+    for (uint32_t i = 0; i < kernel->insn_count; i++) orders += prove_orders(&kernel->insns[i]);
+    return orders;
+}
+
+/* Of three the one with the most to get wrong. */
+static const prove_subject *random_subject(const pool *p, uint64_t *state) {
+    const prove_subject *best = &p->subjects[below(state, p->count)];
+    for (unsigned i = 0; i < 2; i++) {
+        const prove_subject *other = &p->subjects[below(state, p->count)];
+        if (orders_of(other) > orders_of(best)) best = other;
+    }
+    return best;
+}
+
+static void random_mutants(pool *p, uint64_t mutants, uint64_t seed) {
+    for (uint64_t made = 0, tried = 0; made < mutants && tried < 100 * mutants; tried++) {
+        uint64_t state = (seed << 32) + tried;
+        unsigned way = PROVE_WAYS;
+        const prove_subject *s = random_subject(p, &state);
+        tvm_ir_program *mutant = random_mutant(s, &state, &way);
+        if (mutant == NULL) continue;
+        made++;
+        if (!try_mutant(s, mutant, &ways[way])) {
+            print_program(mutant, tried);
+            count(false, s->name);
+        }
+        tvm_ir_program_free(mutant);
+        if (made % 1000 == 0) printf("%llu\n", (unsigned long long)made), fflush(stdout);
+    }
+}
+
+static void run_all(const char *right, const char *wrong, const char *folder) {
+    tally seeded = {.kernels = 0}, cases = {.kernels = 0}, shipped = {.kernels = 0};
+    char **mistakes = case_list(wrong), **others = case_list(right);
+    run_cases(mistakes, right, true, &seeded);
+    run_cases(others, right, false, &cases);
+    for (size_t i = 0; i < PROGRAMS; i++) run_program(folder, &programs[i], &shipped);
+    for (size_t i = 0; i < sizeof small_kernels / sizeof *small_kernels; i++)
+        count(is_said(&small_kernels[i]), small_kernels[i].what);
+    count(verifies("sync", TVM_OK), "tvm_verify_proved accepts");
+    count(verifies("sync-warp", TVM_INVALID), "tvm_verify_proved refuses");
+    printf("%u seeded mistakes\n", run_seeded());
+    free_paths(mistakes);
+    free_paths(others);
+    say("mistakes", &seeded);
+    say("cases", &cases);
+    say("shipped", &shipped);
+    way_tally sum = say_ways(test_all());
+    count(sum.refuted + sum.open >= 60, "enough mutants are refused");
+}
 
 int main(int argc, char **argv) {
     const char *top = getenv("srcdir") ? getenv("srcdir") : ".";
     char right[4096], wrong[4096], folder[4096];
-    tally seeded = {.kernels = 0}, cases = {.kernels = 0}, shipped = {.kernels = 0};
     snprintf(right, sizeof right, "%s/tests/cases", top);
     snprintf(wrong, sizeof wrong, "%s/tests/cases/sanitizer", top);
     snprintf(folder, sizeof folder, "%s/programs", top);
     verbose = argc > 1 && strcmp(argv[1], "-v") == 0;
     argv += verbose;
     argc -= verbose;
-    if (argc > 1) {
-        run_cases(argv + 1, right, strstr(argv[1], "sanitizer") != NULL, &cases);
+    if (argc > 2 && strcmp(argv[1], "--mutants") == 0) {
+        pool *p = calloc(1, sizeof *p);
+        if (p == NULL) abort();
+        keep_cases(p, wrong, right);
+        keep_cases(p, right, right);
+        keep_shipped(p, folder);
+        keep_small(p);
+        random_mutants(p, strtoull(argv[2], NULL, 0), argc > 3 ? strtoull(argv[3], NULL, 0) : 1);
+        say_ways(true);
+        free_pool(p);
+    } else if (argc > 1) {
+        tally given = {.kernels = 0};
+        run_cases(argv + 1, right, strstr(argv[1], "sanitizer") != NULL, &given);
+        say("given", &given);
+        say_ways(true);
     } else {
-        char **mistakes = case_list(wrong), **others = case_list(right);
-        run_cases(mistakes, right, true, &seeded);
-        run_cases(others, right, false, &cases);
-        for (size_t i = 0; i < sizeof programs / sizeof *programs; i++)
-            run_program(folder, &programs[i], &shipped);
-        for (size_t i = 0; i < sizeof small_kernels / sizeof *small_kernels; i++)
-            count(is_said(&small_kernels[i]), small_kernels[i].what);
-        free_paths(mistakes);
-        free_paths(others);
-        count(shipped.refuted + shipped.open >= 60, "enough mutants are refused");
-        count(tells_latest(), "the later store is told");
-        count(verifies("sync", TVM_OK), "tvm_verify_proved accepts");
-        count(verifies("sync-warp", TVM_INVALID), "tvm_verify_proved refuses");
+        run_all(right, wrong, folder);
     }
-    say("seeded", &seeded);
-    say("cases", &cases);
-    say("shipped", &shipped);
     printf("%u passed, %u failed\n", passed, bad);
     return bad == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }
