@@ -78,7 +78,7 @@ static inline bool prove_run(const prove_launch *l, char **reports) {
     if (good) {
         prove_cut_grid(l, env.grid);
         tvm_status status = tvm_interp_run(ready, args, env.grid, &options, &diags);
-        good = status != TVM_LIMIT;
+        good = status == TVM_OK || status == TVM_SANITIZER;
         if (status == TVM_SANITIZER) *reports = strdup(diags.items[diags.count - 1].message);
     }
     tvm_interp_free(ready);
@@ -169,6 +169,99 @@ static inline bool prove_is_contradicted(const tvm_proof *proof, const prove_fou
     return (found->race && proof->races.verdict == TVM_PROVED) ||
            (found->global && proof->global.verdict == TVM_PROVED) ||
            (found->deadlock && proof->deadlocks.verdict == TVM_PROVED);
+}
+
+/* ---- counterexamples ---- */
+
+/* What a proof that shows a race says of it: an element, and threads of either access; -1: none is named. */
+typedef struct prove_told {
+    int64_t index[TVM_MAX_RANK];
+    unsigned rank;
+    long now, before;
+} prove_told;
+
+static inline long prove_thread_in(const char *text, const char *end) {
+    const char *at = strstr(text, "(thread ");
+    return at != NULL && (end == NULL || at < end) ? strtol(at + strlen("(thread "), NULL, 10) : -1;
+}
+
+/* "load-shared reads %s[1, 0] (thread 3), which store-shared, line 7, wrote (thread 32): ..." */
+static inline prove_told prove_read_told(const char *text) {
+    prove_told told = {.rank = 0};
+    const char *which = strstr(text, ", which "), *bracket = strchr(text, '[');
+    told.now = prove_thread_in(text, which);
+    told.before = which != NULL ? prove_thread_in(which, NULL) : -1;
+    char *at = (char *)(uintptr_t)bracket;
+    while (at != NULL && at < which && *at != ']' && told.rank < TVM_MAX_RANK)
+        told.index[told.rank++] = strtoll(at + 1, &at, 10);
+    return told;
+}
+
+/* The register tensor between which and shared memory the instruction moves; NULL. */
+static inline const tvm_slot *prove_register_of(const tvm_ir_kernel *kernel, const tvm_insn *insn) {
+    const tvm_slot *slot = insn->result != TVM_NONE ? &kernel->slots[insn->result] : NULL;
+    for (uint32_t o = 0; o < insn->count && slot == NULL; o++) {
+        const tvm_operand *operand = &kernel->operands[insn->first + o];
+        if (operand->kind == TVM_OPERAND_SLOT && kernel->slots[operand->value].kind == TVM_SLOT_REGISTER)
+            slot = &kernel->slots[operand->value];
+    }
+    return slot != NULL && slot->kind == TVM_SLOT_REGISTER ? slot : NULL;
+}
+
+static inline tvm_team prove_team_at(const tvm_ir_kernel *kernel, uint32_t insn) {
+    tvm_team_walk walk = {.depth = 0};
+    tvm_team team = tvm_block_team(kernel);
+    for (uint32_t i = 0; i <= insn; i++) team = tvm_team_next(&walk, kernel, &kernel->insns[i]);
+    return team;
+}
+
+/* Where the element is in the instruction's tile; false: its place is no constant. */
+static inline bool prove_in_tile(const tvm_ir_program *program, tvm_ir_kernel *kernel, uint32_t insn,
+                                 const prove_told *told, int64_t *tile) {
+    const prove_spot s = {program, kernel, insn, 0};
+    unsigned none = 0;
+    uint32_t o = prove_find(&s, &none, prove_is_tensor);
+    for (unsigned d = 0; o != TVM_NONE && d < told->rank; d++) {
+        const tvm_operand *index = &kernel->operands[o + 1 + d];
+        if (index->kind != TVM_OPERAND_EXPR || kernel->exprs[index->value].op != TVM_EXPR_INTEGER)
+            return false;
+        tile[d] = told->index[d] - kernel->exprs[index->value].value.i;
+    }
+    return o != TVM_NONE && told->rank == tvm_slot_rank(program, prove_slot_at(&s, o));
+}
+
+/* Does the thread hold the element, by the layout of the instruction's register tensor? True, too, where that
+ * is not known; *checked is one more where it is. */
+static inline bool prove_holds(const tvm_ir_program *program, tvm_ir_kernel *kernel, uint32_t insn,
+                               const prove_told *told, long thread, unsigned *checked) {
+    const tvm_slot *slot = prove_register_of(kernel, &kernel->insns[insn]);
+    int64_t tile[TVM_MAX_RANK];
+    if (thread < 0 || slot == NULL || !prove_in_tile(program, kernel, insn, told, tile)) return true;
+    const tvm_layout *layout = &program->layouts[slot->layout];
+    tvm_team team = prove_team_at(kernel, insn);
+    uint32_t own = ((uint32_t)thread - 32 * team.first) % (32 * team.warps);
+    (*checked)++;
+    for (uint32_t local = 0; local < tvm_layout_locals(layout); local++) {
+        uint32_t index[TVM_MAX_RANK];
+        bool same = true;
+        tvm_layout_map(layout, own, local, index);
+        for (unsigned d = 0; d < told->rank; d++)
+            same = same &&
+                   tile[d] == (d < told->rank - layout->rank ? 0 : index[d - (told->rank - layout->rank)]);
+        if (same) return true;
+    }
+    return false;
+}
+
+/* Do different threads hold the element that a race is shown at? */
+static inline bool prove_tells_right(const tvm_ir_program *program, uint32_t kernel, const tvm_proof *proof,
+                                     unsigned *checked) {
+    const prove_told told = prove_read_told(proof->races.text);
+    tvm_ir_kernel *k = &program->kernels[kernel];
+    if (proof->races.verdict != TVM_REFUTED) return true;
+    return (told.now < 0 || told.now != told.before) &&
+           prove_holds(program, k, proof->races.insn, &told, told.now, checked) &&
+           prove_holds(program, k, proof->races.other, &told, told.before, checked);
 }
 
 #endif

@@ -67,6 +67,14 @@ static inline void prove_small_scalars(prove_subject *s) {
     for (uint32_t p = 0; p < s->program->kernels[s->kernel].param_count; p++) s->scalars[p].i = 5;
 }
 
+typedef void prove_fill_function(const void *closure, const tvm_ir_kernel *kernel, uint32_t p, uint8_t *bytes,
+                                 size_t elements);
+
+/* Its closure is the subject; NULL: all are zeros. */
+static inline prove_fill_function *prove_fill(const prove_subject *s) {
+    return s->c != NULL ? prove_fill_case : s->is_shipped ? prove_fill_shipped : NULL;
+}
+
 /* ---- launches ---- */
 
 /* Of a mutant of the subject, or of itself; see prove_run. Of a shipped program's grid a corner. */

@@ -63,6 +63,7 @@ static inline void ptx_peers_make(ptx_machine *m, const tvm_module *module, cons
         peer->watch = m->watch;
         peer->watcher = m->watcher;
         peer->asks_again = m->asks_again;
+        peer->order = m->order ? m->order + r : 0;
         peer->place[0] = r % cluster[0];
         peer->place[1] = r / cluster[0] % cluster[1];
         peer->place[2] = r / cluster[0] / cluster[1];

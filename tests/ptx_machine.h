@@ -2,7 +2,7 @@
  * step, or the blocks of a cluster, each of which runs until it waits for another (ptx_cluster.h), as the PTX
  * ISA manual defines each instruction. It shares nothing with the code generator. Branches
  * must be taken by all threads of a warp alike; warps that part go on one after the other, each until it
- * waits at a barrier, and together again after that. Asynchronous
+ * waits at a barrier, and together again after that (or in another order: ptx_order.h). Asynchronous
  * copies are done at once; what is approximate is exact; the products of an mma are added in the order of k.
  * A read of shared memory that no barrier orders after another thread's write, what a wgmma that runs beside
  * must not meet (ptx_wgmma.h), and whatever it does not know, ends the test. */
@@ -12,6 +12,7 @@
 #include "ptx_arithmetic.h"
 #include "ptx_mbarrier.h"
 #include "ptx_mma.h"
+#include "ptx_order.h"
 #include "ptx_state.h"
 #include "ptx_tensor.h"
 #include "ptx_wgmma.h"
@@ -317,11 +318,12 @@ static inline void ptx_arrive(ptx_machine *m, ptx_part *part, const ptx_insn *in
         if (m->parts[p].warps & together) m->parts[p].waits = false;
 }
 
-/* Parts that go on at the same place go on together. */
+/* Parts that go on at the same place go on together; in an order of their own those alone that have to. */
 static inline void ptx_join(ptx_machine *m) {
     for (unsigned p = 0; p < m->part_count; p++)
         for (unsigned q = m->part_count; q-- > p + 1;) {
             if (m->parts[p].waits || m->parts[q].waits || m->parts[p].at != m->parts[q].at) continue;
+            if (m->order && !(m->parts[p].gathers && m->parts[q].gathers)) continue;
             m->parts[p].asked = UINT64_MAX;
             m->parts[p].gathers = false;
             m->parts[p].warps |= m->parts[q].warps;
@@ -398,7 +400,8 @@ static inline bool ptx_step(ptx_machine *m, ptx_part *part) {
     const ptx_insn *insn = &m->insns[part->at++];
     const char *op = insn->part[0];
     m->running = part->warps;
-    if ((ptx_is(op, "wgmma") || ptx_is(op, "setmaxnreg")) && !ptx_whole_groups_run(m)) {
+    bool of_groups = ptx_is(op, "wgmma") || ptx_is(op, "setmaxnreg");
+    if ((of_groups && !ptx_whole_groups_run(m)) || ptx_must_gather(m, insn)) {
         part->at--;
         part->gathers = true;
         return true;
@@ -415,6 +418,7 @@ static inline bool ptx_step(ptx_machine *m, ptx_part *part) {
     if (barrier && !of_warp) ptx_arrive(m, part, insn);
     ptx_wgmma_watch(m, insn);
     ptx_tensor_watch(m, insn);
+    if (m->order && ptx_is(op, "cp")) ptx_async_step(m, insn);
     if (barrier || ptx_does_nothing(insn)) return true;
     if (ptx_is(op, "ret") || ptx_is(op, "exit")) return false;
     if (ptx_is(op, "trap"))
@@ -439,6 +443,8 @@ static inline void ptx_start(ptx_machine *m) {
     m->parts[0] = (ptx_part){.warps = ptx_block_warps(m), .asked = UINT64_MAX};
     m->part_count = 1;
     m->running = m->parts[0].warps;
+    m->async_count = 0;
+    memset(m->async_groups, 0, sizeof m->async_groups);
     m->mbarrier_count = 0;
     m->bulk_count = m->store_count = 0;
     memset(m->store_groups, 0, sizeof m->store_groups);
@@ -449,21 +455,29 @@ static inline void ptx_start(ptx_machine *m) {
     ptx_wgmma_begin(m);
     m->steps = m->latest = 0;
     m->ended = false;
+    if (m->order) ptx_part_warps(m);
+}
+
+/* The next part in turn that can go on; part_count: none can. */
+static inline unsigned ptx_next_part(ptx_machine *m) {
+    if (m->order) return ptx_drawn_part(m, ptx_can_go_on);
+    for (unsigned turns = 0; turns < m->part_count; turns++) {
+        unsigned p = (m->latest + 1 + turns) % m->part_count;
+        if (ptx_can_go_on(m, &m->parts[p])) return p;
+    }
+    return m->part_count;
 }
 
 /* Runs until it returns, traps or faults, or nothing can go on before another block does. Parts take turns at
  * barriers: what one team has stored, others may overwrite before it goes on. */
 static inline void ptx_go_on(ptx_machine *m) {
     while (m->part_count > 0) {
-        unsigned p = m->part_count, turns = 0;
-        for (; turns < m->part_count; turns++) {
-            p = (m->latest + 1 + turns) % m->part_count;
-            if (ptx_can_go_on(m, &m->parts[p])) break;
-        }
-        if (turns == m->part_count) return;
+        unsigned p = ptx_next_part(m);
+        if (p == m->part_count) return;
         m->latest = p;
         bool goes_on = true;
-        while (goes_on && ptx_can_go_on(m, &m->parts[p]) && !m->fault[0] && !m->trapped) {
+        unsigned left = m->order ? 1 + ptx_draw(m, PTX_SLICE) : UINT_MAX;
+        while (goes_on && left-- > 0 && ptx_can_go_on(m, &m->parts[p]) && !m->fault[0] && !m->trapped) {
             ptx_must(++m->steps < PTX_STEPS_MAX, "ptx: %s", ptx_endless);
             if (m->steps == m->steps_most) strcpy(m->fault, ptx_endless);
             goes_on = ptx_step(m, &m->parts[p]);

@@ -5,6 +5,7 @@
 
 #include "check_kit.h"
 #include <ctype.h>
+#include <limits.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -301,6 +302,7 @@ static inline void ptx_free(ptx_machine *m) {
     free(m->seen);
     free(m->written_at);
     free(m->proxy);
+    free(m->asyncs);
     free(m->insns);
     if (m->tensor) free(m->tensor->shared_read), free(m->tensor->loading);
     free(m->tensor);
@@ -518,19 +520,6 @@ static inline void ptx_load_store(ptx_machine *m, const ptx_insn *insn, unsigned
             memcpy(at + i * bytes, &value, bytes);
         }
     }
-}
-
-static inline void ptx_cp_async(ptx_machine *m, const ptx_insn *insn, unsigned t) {
-    size_t bytes = insn->operand[2].value, given = bytes;
-    unsigned sizes = insn->operands - (strstr(insn->text, ".L2::cache_hint") != NULL);
-    if (sizes > 3) given = ptx_operand_value(m, &insn->operand[3], t);
-    ptx_must(given <= bytes, "ptx: %s", insn->text);
-    uint8_t *to = ptx_address(m, insn, &insn->operand[0], true, t, bytes);
-    ptx_wrote(m, to, t, bytes);
-    memset(to, 0, bytes);
-    if (!given) return;
-    const uint8_t *from = ptx_address(m, insn, &insn->operand[1], false, t, bytes);
-    if (ptx_allowed(m, insn, from, given, t)) memcpy(to, from, given);
 }
 
 #endif

@@ -116,6 +116,15 @@ typedef struct ptx_bulk_store {
     const ptx_insn *adds; /* cp.reduce; NULL: cp */
 } ptx_bulk_store;
 
+/* A copy of cp.async that has not come; see ptx_order.h. */
+typedef struct ptx_async {
+    unsigned thread;
+    uint32_t group;
+    uint8_t *to;
+    const uint8_t *from;
+    size_t bytes, given;
+} ptx_async;
+
 /* Warps that have gone the same way since they parted, in step. */
 typedef struct ptx_part {
     uint32_t warps; /* a mask */
@@ -142,6 +151,10 @@ typedef struct ptx_machine {
     bool asks_again; /* who asks an mbarrier in vain does so again and again, in place of being a mistake */
     uint32_t turns;  /* the budget of code that counts turns; 0: the most */
     unsigned latest; /* part */
+    uint64_t order;  /* not 0: warps, and copies of cp.async, in an order that it says; ptx_order.h */
+    ptx_async *asyncs;
+    unsigned async_count, async_capacity;
+    uint32_t async_groups[1024]; /* that each thread has committed */
     uint32_t block[3], grid[3];
     struct ptx_machine *peers[PTX_PEERS]; /* the blocks of the cluster by rank; none where it is one block */
     unsigned peer_count, rank;

@@ -2,13 +2,13 @@
  * prove_seeded.h), and of mutants of all of them (prove_mutants.h) is never contradicted by the sanitizer. Of
  * the seeded mistakes of tests/cases/sanitizer that are races on shared memory or deadlocks none is proved
  * absent, and none of those of prove_seeded.h; where the prover shows a race, the sanitizer reports that pair
- * of lines.
+ * of lines, and threads that are named hold the element.
  *
  * Without TVM_TEST_ALL a part of the mutants is made.
  *
  *   run_prove [-v] [CASE...]       -v: says what is not proved; without arguments: all
- *   run_prove --mutants N [SEED]   N mutants at random, of up to three changes each; those that are proved
- * and race are printed as programs */
+ *   run_prove --mutants N [SEED]   N mutants at random, of up to three changes each; what the sanitizer
+ *                                  contradicts is printed */
 #include <glob.h>
 #include <time.h>
 
@@ -19,7 +19,7 @@
 #include "prove_small.h"
 #include "prove_subject.h"
 
-static unsigned passed, bad;
+static unsigned passed, bad, threads_told;
 static bool verbose;
 
 static void count(bool good, const char *what) {
@@ -33,6 +33,7 @@ static void count(bool good, const char *what) {
 /* Of kernels that are proved, or mutated. */
 typedef struct tally {
     unsigned kernels, races, deadlocks; /* that are proved */
+    unsigned both;                      /* that are proved free of both */
     unsigned conditional;               /* of deadlock, if other blocks do their part */
     double most;                        /* seconds that a kernel took */
 } tally;
@@ -73,6 +74,7 @@ static void judge_original(const prove_subject *s, tvm_proof *proof, tally *t) {
     t->kernels++;
     t->races += proof->races.verdict == TVM_PROVED;
     t->deadlocks += proof->deadlocks.verdict == TVM_PROVED;
+    t->both += is_proved(proof);
     t->conditional += proof->deadlocks.verdict == TVM_PROVED_IF;
 }
 
@@ -88,6 +90,7 @@ static bool agrees(const prove_subject *s, const tvm_ir_program *program, uint32
     if (reports != NULL) found = prove_read_reports(program, &program->kernels[kernel], proof, reports);
     bool good = !prove_is_contradicted(proof, &found);
     if (shown && *ran) good = good && (found.confirms || found.fault);
+    good = good && prove_tells_right(program, kernel, proof, &threads_told);
     if (!good)
         fprintf(stderr, "%s: %s: races %d (%s), deadlocks %d, but the sanitizer: %s\n", s->name,
                 prove_subject_kernel(s), (int)proof->races.verdict, proof->races.text,
@@ -375,7 +378,8 @@ static bool run_mistake(const seeded_kernel *of, const seeded_mistake *mistake) 
     if (prove_run_subject(&s, program, 0, &reports) && reports != NULL)
         found = prove_read_reports(program, &program->kernels[0], &proof, reports);
     bool good = (found.race || found.deadlock) && !prove_is_contradicted(&proof, &found);
-    if (proof.races.verdict == TVM_REFUTED) good = good && found.confirms;
+    if (proof.races.verdict == TVM_REFUTED)
+        good = good && found.confirms && prove_tells_right(program, 0, &proof, &threads_told);
     if (!good)
         fprintf(stderr, "%s: %s: races %d (%s), deadlocks %d, the sanitizer: %s\n", of->what, mistake->what,
                 (int)proof.races.verdict, proof.races.text, (int)proof.deadlocks.verdict,
@@ -400,9 +404,9 @@ static unsigned run_seeded(void) {
 
 static void say(const char *what, const tally *t) {
     printf(
-        "%s: %u kernels, %u proved free of races, %u of deadlock, %u if other blocks do their part; %.1f ms the "
-        "longest\n",
-        what, t->kernels, t->races, t->deadlocks, t->conditional, 1e3 * t->most);
+        "%s: %u kernels, %u proved free of races, %u of deadlock, %u if other blocks do their part, %u of both; "
+        "%.1f ms the longest\n",
+        what, t->kernels, t->races, t->deadlocks, t->conditional, t->both, 1e3 * t->most);
 }
 
 static void add_up(way_tally *sum, const way_tally *t) {
@@ -570,14 +574,16 @@ static void run_all(const char *right, const char *wrong, const char *folder) {
         count(is_said(&small_kernels[i]), small_kernels[i].what);
     count(verifies("sync", TVM_OK), "tvm_verify_proved accepts");
     count(verifies("sync-warp", TVM_INVALID), "tvm_verify_proved refuses");
-    printf("%u seeded mistakes\n", run_seeded());
+    unsigned seeded_mistakes = run_seeded();
     free_paths(mistakes);
     free_paths(others);
     say("mistakes", &seeded);
     say("cases", &cases);
     say("shipped", &shipped);
     way_tally sum = say_ways(test_all());
-    count(sum.refuted + sum.open >= 60, "enough mutants are refused");
+    printf("%u seeded mistakes, %u threads told\n", seeded_mistakes, threads_told);
+    count(sum.refuted + sum.open >= 60 && seeded_mistakes >= 60, "enough mistakes are refused");
+    count(threads_told > 0, "threads are told");
 }
 
 int main(int argc, char **argv) {
