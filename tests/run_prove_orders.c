@@ -43,10 +43,12 @@ typedef struct code {
     tvm_launch_env env;
 } code;
 
-/* A tile that threads hold together: in the code one of them stores it, in the sanitizer all of them do. */
+/* A tile that threads hold together: the machine knows one writer of a byte, and the sanitizer all that hold
+ * it. */
 static bool stores_replicas(const tvm_ir_program *program, const tvm_ir_kernel *kernel,
                             const tvm_insn *insn) {
-    for (uint32_t o = 0; o < insn->count && insn->op == TVM_OP_STORE_CLUSTER; o++) {
+    bool writes = tvm_op(insn->op)->effects & TVM_EFFECT_WRITE_SHARED;
+    for (uint32_t o = 0; o < insn->count && writes; o++) {
         const tvm_operand *operand = &kernel->operands[insn->first + o];
         if (operand->kind == TVM_OPERAND_SLOT && kernel->slots[operand->value].kind == TVM_SLOT_REGISTER &&
             tvm_layout_replication(&program->layouts[kernel->slots[operand->value].layout]) > 1)
