@@ -4,7 +4,7 @@
  * absent, and none of those of prove_seeded.h; where the prover shows a race, the sanitizer reports that pair
  * of lines, and threads that are named hold the element.
  *
- * Without TVM_TEST_ALL a part of the mutants is made.
+ * A part of the mutants is made, with TVM_TEST_ALL a larger one, with TVM_TEST_ALL=exhaustive all.
  *
  *   run_prove [-v] [CASE...]       -v: says what is not proved; without arguments: all
  *   run_prove --mutants N [SEED]   N mutants at random, of up to three changes each; what the sanitizer
@@ -122,6 +122,12 @@ static bool takes(uint32_t at, unsigned way, unsigned every) {
     return generate_bits(&state) % every == 0;
 }
 
+/* One of so many ways is tried: without TVM_TEST_ALL, with it; of all that there are, where it is exhaustive.
+ */
+static unsigned share(unsigned quick, unsigned all) {
+    return test_exhaustively() ? 1 : test_all() ? all : quick;
+}
+
 /* All mutants of one change, or a part of them. */
 static bool mutate(const prove_subject *s, unsigned every) {
     enum { MANNERS = 6 };
@@ -204,7 +210,7 @@ static bool run_subject_of_case(void *closure, prove_subject *s) {
 }
 
 static void run_cases(char **paths, const char *folder, bool wrong, tally *t) {
-    case_run run = {wrong, test_all() ? 1 : 4, t};
+    case_run run = {wrong, share(5, 3), t};
     for (char **path = paths; path != NULL && *path != NULL; path++) {
         case_file *c = case_read(*path);
         tvm_ir_program *program = NULL;
@@ -279,7 +285,7 @@ static bool mutate_shipped(prove_subject *s, unsigned mutated) {
     unsigned turn = s->program->kernels[s->kernel].insn_count;
     if (s->kernel >= mutated || (!test_all() && s->kernel != turn % mutated)) return true;
     prove_find_size(s);
-    return mutate(s, test_all() ? 5 : 40);
+    return mutate(s, share(40, 15));
 }
 
 static void run_program(const char *folder, const shipped_program *of, tally *all) {
@@ -393,7 +399,7 @@ static unsigned run_seeded(void) {
     unsigned mistakes = 0;
     for (size_t i = 0; i < SEEDED_KERNELS; i++) {
         const seeded_kernel *of = &seeded_kernels[i];
-        count(run_right(of, test_all() ? 1 : 4), of->what);
+        count(run_right(of, share(5, 1)), of->what);
         for (const seeded_mistake *m = of->mistakes; m->what != NULL; m++, mistakes++)
             count(run_mistake(of, m), m->what);
     }
