@@ -1,6 +1,7 @@
 #include "tidy_lines.h"
 
 #include <ctype.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -305,12 +306,46 @@ static void write_line(const tidy_lines *l, const line *of, numbering *names, tv
     tvm_text_bytes(out, l->text + at, of->end + 1 - at);
 }
 
+/* The operand that the text begins with goes to *name; what is behind it, or NULL. */
+static const char *take_operand(const char *text, char name[16]) {
+    size_t length = strcspn(text, ",;");
+    if (length == 0 || length > 15) return NULL;
+    memcpy(name, text, length);
+    name[length] = '\0';
+    return text + length + strspn(text + length, ", ");
+}
+
+/* 0 - x and x * -1 of a word, once their constants are seen, are written as not and add: see emit_negated in
+ * expr_emit.c, which writes those of scalars. `begin` is the line's, the last one in the text. */
+static void write_negated(tvm_text *out, size_t begin) {
+    static const char *const starts[] = {"\tsub.s32 ", "\tsub.u32 ", "\tmul.lo.s32 ", "\tmul.lo.u32 "};
+    char to[16], a[16], b[16], text[80];
+    if (out->failed) return;
+    const char *last = out->data + begin, *at = NULL;
+    for (size_t i = 0; i < sizeof starts / sizeof *starts && !at; i++)
+        if (strncmp(last, starts[i], strlen(starts[i])) == 0) at = last + strlen(starts[i]);
+    if (!at || !(at = take_operand(at, to)) || !(at = take_operand(at, a)) || !take_operand(at, b)) return;
+    bool subtracts = last[1] == 's' && (strcmp(a, "0") == 0 || strcmp(a, "0x0") == 0);
+    const char *minus = strcmp(a, "0xffffffff") == 0 || strcmp(a, "-1") == 0   ? b
+                        : strcmp(b, "0xffffffff") == 0 || strcmp(b, "-1") == 0 ? a
+                                                                               : NULL;
+    const char *of = subtracts ? b : last[1] == 'm' ? minus : NULL;
+    if (!of || *of != '%') return;
+    int size = snprintf(text, sizeof text, "\tnot.b32 %s, %s;\n\tadd.s32 %s, %s, 1;\n", to, of, to, to);
+    out->size = begin;
+    tvm_text_bytes(out, text, (size_t)size);
+}
+
 bool tvm_tidy_write(const tidy_lines *l, emitter *e, tvm_text *out) {
     uint32_t *counts[CLASSES];
     numbering names = {.numbers = calloc(l->reg_count + (size_t)1, sizeof *names.numbers)};
     if (!names.numbers) return false;
-    for (uint32_t n = 0; n < l->line_count; n++)
-        if (!l->lines[n].is_dead) write_line(l, &l->lines[n], &names, out);
+    for (uint32_t n = 0; n < l->line_count; n++) {
+        size_t begin = out->size;
+        if (l->lines[n].is_dead) continue;
+        write_line(l, &l->lines[n], &names, out);
+        write_negated(out, begin);
+    }
     free(names.numbers);
     find_counts(e, counts);
     for (unsigned class = 0; class < CLASSES; class ++) *counts[class] = names.counts[class];
