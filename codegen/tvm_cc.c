@@ -5,9 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
+#include "check_ptxas.h"
 #include "codegen.h"
 #include "embed.h"
 #include "fileio.h"
@@ -26,6 +25,7 @@ enum {
     KEY_EMBED,
     KEY_JOBS,
     KEY_TURNS,
+    KEY_CHECK,
     SASS_MS = 60000,
     PAGE_LIMIT = 1 << 20
 };
@@ -38,7 +38,7 @@ static const tvm_file_kind file_kinds[EMIT_KINDS] = {TVM_FILE_PTX, TVM_FILE_CUBI
 typedef struct arguments {
     const char *input, *output, *target, *ptxas, *embed;
     output_kind kind;
-    bool explain, emit, count_turns;
+    bool explain, emit, count_turns, check;
     unsigned jobs; /* 0: one a processor */
     tvm_source_options source;
     tvm_tool_files files;
@@ -90,12 +90,18 @@ static error_t parse_option(int key, char *text, struct argp_state *state) {
     case KEY_PTXAS:
         a->ptxas = text;
         return 0;
+    case KEY_CHECK:
+        a->check = true;
+        return 0;
     case ARGP_KEY_ARG:
         if (a->input) argp_error(state, "one program at a time: '%s' is the second", text);
         a->input = text;
         return 0;
     case ARGP_KEY_END:
-        if (!a->input) argp_error(state, "no program is given");
+        if (a->check &&
+            (a->input || a->embed || a->emit || a->explain || a->target || a->output || a->count_turns))
+            argp_error(state, "--check-ptxas goes with --ptxas alone");
+        if (!a->input && !a->check) argp_error(state, "no program is given");
         if (a->embed && (a->emit || a->explain || a->target || a->count_turns))
             argp_error(
                 state,
@@ -124,6 +130,8 @@ static const struct argp_option options[] = {
      "put cubins for TARGETS, such as sm_80,sm_90a, and PTX for other GPUs into the bytecode file, in place of "
      "those that it has; none: take them out. Written to the file itself when there is no -o",
      0},
+    {"check-ptxas", KEY_CHECK, NULL, 0,
+     "tell which of the known mistakes this ptxas makes, by the instructions that nvdisasm lists", 0},
     {"jobs", KEY_JOBS, "N", 0, "of --embed: compile with N threads (default: one a processor)", 0},
     {0},
 };
@@ -150,16 +158,12 @@ static tvm_status compile_ptx(const tvm_ir_program *program, tvm_module *module,
  * its input; a listing that was cut says so. NULL where there is no cubin, or no cuobjdump in PATH. */
 static char *list_sass(const tvm_module *module, const char *kernel) {
     static const char rest[] = "\n(the rest of the listing is left out)\n";
-    char path[32];
-    const char *const command[] = {"/usr/bin/env",         "cuobjdump", "-sass", path,
-                                   kernel ? "-fun" : NULL, kernel,      NULL};
+    const char *command[] = {"/usr/bin/env",         "cuobjdump", "-sass", NULL,
+                             kernel ? "-fun" : NULL, kernel,      NULL};
     tvm_process_result result = {0};
-    int file = module->cubin ? tvm_process_memory("module.cubin") : -1;
-    if (file < 0) return NULL;
-    snprintf(path, sizeof path, "/proc/self/fd/%d", file);
-    bool written = write(file, module->cubin, module->cubin_size) == (ssize_t)module->cubin_size;
-    tvm_status status = written ? tvm_process_run(command, &file, 1, SASS_MS, &result, NULL) : TVM_IO;
-    close(file);
+    if (!module->cubin) return NULL;
+    tvm_status status =
+        tvm_process_run_on(command, 3, module->cubin, module->cubin_size, SASS_MS, &result, NULL);
     if (status == TVM_OK && !result.error && !result.timed_out && !result.signal && !result.exit_code) {
         if (strlen(result.output) == TVM_PROCESS_OUTPUT_MAX)
             strcpy(result.output + TVM_PROCESS_OUTPUT_MAX - sizeof rest + 1, rest);
@@ -341,13 +345,16 @@ int main(int argc, char **argv) {
     static const struct argp parser = {
         .options = options,
         .parser = parse_option,
-        .args_doc = "FILE",
+        .args_doc = "FILE\n--check-ptxas",
         .doc = "Translates a Tilus VM program, FILE.vbc or FILE.vasm, to PTX or to a cubin.",
         .children = children};
     arguments a = {.output = NULL};
     tvm_diags diags = {0};
     tvm_status status = tvm_tool_parse(&parser, "tvm-cc (Tilus VM) " PACKAGE_VERSION, argc, argv, &a, &diags);
-    if (!status) status = a.embed ? embed(&a, &diags) : compile(&a, &diags);
+    if (!status && a.check)
+        status = tvm_check_ptxas(a.ptxas, &diags);
+    else if (!status)
+        status = a.embed ? embed(&a, &diags) : compile(&a, &diags);
     tvm_tool_files_free(&a.files);
     tvm_source_options_free(&a.source);
     return tvm_tool_end("tvm-cc", status, &diags);

@@ -22,6 +22,7 @@
 
 #include "codegen.h"
 #include "extent_kit.h"
+#include "ptxas_mistakes_kit.h"
 
 typedef struct ptxas_verdict {
     bool known;         /* false: there is no ptxas, and no verdict is kept */
@@ -89,14 +90,23 @@ static inline ptxas_verdict ptxas_usage(const tvm_module *module) {
     return (ptxas_verdict){.known = true, .loss = ""};
 }
 
+/* TVM_PTXAS where the module's PTX has the occasion of a mistake that ptxas is known to make. */
+static inline tvm_status ptxas_may_err(const tvm_module *module, const char *what, tvm_diags *diags) {
+    const char *line = "", *name = ptx_occasion(module->ptx, &line);
+    if (name == NULL) return TVM_OK;
+    return tvm_diag_add(diags, TVM_PTXAS, NULL, NULL, "%s: ptxas may compile wrong (%s): %.*s", what, name,
+                        (int)strcspn(line, "\n"), line);
+}
+
 /* What the ptxas that a user would get says of the module; `what` names it in the lists. The verdict points
- * into the module. An error: what tvm_ptxas says. */
+ * into the module. An error: what tvm_ptxas says, or ptxas_may_err. */
 static inline tvm_status ptxas_judge(tvm_module *module, const char *what, ptxas_verdict *verdict,
                                      tvm_diags *diags) {
     char *path = NULL, *version = NULL, hash[PTXAS_HASH_MAX];
     *verdict = (ptxas_verdict){.loss = ""};
-    if (tvm_ptxas_find(&path, NULL) != TVM_OK) return TVM_OK;
-    tvm_status status = tvm_ptxas_version(path, &version, diags);
+    tvm_status status = ptxas_may_err(module, what, diags);
+    if (status != TVM_OK || tvm_ptxas_find(&path, NULL) != TVM_OK) return status;
+    status = tvm_ptxas_version(path, &version, diags);
     if (status == TVM_OK) {
         ptxas_hash(module, version, hash);
         verdict->known = true;

@@ -21,6 +21,7 @@ enum { VERSION_LIMIT_MS = 20 * 1000, CUBIN_MAX = 1 << 30, LOOKED_MAX = 1024 };
 /* ---- finding ---- */
 
 typedef struct search {
+    const char *name; /* of the program */
     char *found;
     char looked[LOOKED_MAX];
     size_t used;
@@ -38,11 +39,11 @@ static bool is_program(const char *path) {
     return stat(path, &status) == 0 && S_ISREG(status.st_mode) && access(path, X_OK) == 0;
 }
 
-/* Looks for <directory, `length` bytes>/<below>ptxas. */
+/* Looks for <directory, `length` bytes>/<below><name>. */
 static void look_in(search *s, const char *directory, size_t length, const char *below) {
     char *path;
     if (s->found || s->no_memory || length == 0) return;
-    if (asprintf(&path, "%.*s/%sptxas", (int)length, directory, below) < 0) {
+    if (asprintf(&path, "%.*s/%s%s", (int)length, directory, below, s->name) < 0) {
         s->no_memory = true;
         return;
     }
@@ -68,8 +69,16 @@ static tvm_status not_found(const char *looked, tvm_diags *diags) {
                         "no ptxas; looked for %s", looked);
 }
 
+static void look_everywhere(search *s) {
+    const char *home = secure_getenv("CUDA_HOME");
+    look_in(s, TVM_CUDA_PREFIX, strlen(TVM_CUDA_PREFIX), "bin/");
+    if (home) look_in(s, home, strlen(home), "bin/");
+    look_in_path(s, secure_getenv("PATH"));
+    look_in(s, "/usr/local/cuda", strlen("/usr/local/cuda"), "bin/");
+}
+
 tvm_status tvm_ptxas_find(char **path, tvm_diags *diags) {
-    const char *chosen = secure_getenv("TVM_PTXAS"), *home = secure_getenv("CUDA_HOME");
+    const char *chosen = secure_getenv("TVM_PTXAS");
     *path = NULL;
     if (chosen && *chosen) {
         if (!is_program(chosen)) {
@@ -80,14 +89,24 @@ tvm_status tvm_ptxas_find(char **path, tvm_diags *diags) {
         *path = strdup(chosen);
         return *path ? TVM_OK : tvm_diag_no_memory(diags);
     }
-    search s = {.found = NULL};
-    look_in(&s, TVM_CUDA_PREFIX, strlen(TVM_CUDA_PREFIX), "bin/");
-    if (home) look_in(&s, home, strlen(home), "bin/");
-    look_in_path(&s, secure_getenv("PATH"));
-    look_in(&s, "/usr/local/cuda", strlen("/usr/local/cuda"), "bin/");
+    search s = {.name = "ptxas"};
+    look_everywhere(&s);
     *path = s.found;
     if (s.no_memory) return tvm_diag_no_memory(diags);
     return s.found ? TVM_OK : not_found(s.looked, diags);
+}
+
+tvm_status tvm_nvdisasm_find(const char *ptxas, char **path, tvm_diags *diags) {
+    const char *slash = strrchr(ptxas, '/');
+    search s = {.name = "nvdisasm"};
+    if (slash) look_in(&s, ptxas, (size_t)(slash - ptxas), "");
+    look_everywhere(&s);
+    *path = s.found;
+    if (s.no_memory) return tvm_diag_no_memory(diags);
+    if (s.found) return TVM_OK;
+    return tvm_diag_add(diags, TVM_NOT_FOUND, NULL,
+                        "it comes with the CUDA toolkit: put it beside ptxas, or its folder in PATH",
+                        "no nvdisasm, which lists instructions; looked for %s", s.looked);
 }
 
 /* ---- running ---- */

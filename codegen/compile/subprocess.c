@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -179,4 +180,22 @@ tvm_status tvm_process_run(const char *const argv[], const int *passed, size_t p
     }
     result->output = p.output;
     return TVM_OK;
+}
+
+tvm_status tvm_process_run_on(const char *argv[], size_t at, const void *bytes, size_t size,
+                              unsigned limit_ms, tvm_process_result *result, tvm_diags *diags) {
+    char path[32];
+    *result = (tvm_process_result){0};
+    int file = tvm_process_memory("input");
+    if (file < 0 || write(file, bytes, size) != (ssize_t)size) {
+        int error = errno;
+        if (file >= 0) close(file);
+        return tvm_diag_add(diags, TVM_IO, NULL, NULL, "cannot make a file in memory: %s", strerror(error));
+    }
+    snprintf(path, sizeof path, "/proc/self/fd/%d", file);
+    argv[at] = path;
+    tvm_status status = tvm_process_run(argv, &file, 1, limit_ms, result, diags);
+    argv[at] = NULL;
+    close(file);
+    return status;
 }

@@ -28,4 +28,9 @@ int tvm_process_memory(const char *what);
 tvm_status tvm_process_run(const char *const argv[], const int *passed, size_t passed_count,
                            unsigned limit_ms, tvm_process_result *result, tvm_diags *diags);
 
+/* The same of a program that reads a file, which is in memory and has these bytes: argv[at] becomes its path.
+ */
+tvm_status tvm_process_run_on(const char *argv[], size_t at, const void *bytes, size_t size,
+                              unsigned limit_ms, tvm_process_result *result, tvm_diags *diags);
+
 #endif
