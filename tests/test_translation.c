@@ -5,8 +5,8 @@
  *
  * Every expression is proved twice: as it is, and with no parameter negative, where divisions and remainders
  * are shifts and masks. Not taken are floats, what only a launch knows, and expressions of more than NODES
- * nodes. An expression that Z3 does not decide in time, or whose PTX is not understood, is unknown, and no
- * more may be that are than MOST_UNKNOWN. */
+ * nodes. An expression that Z3 does not decide in STEPS of its own, or whose PTX is not understood, is
+ * unknown, and no more may be that are than MOST_UNKNOWN. */
 #include "check_kit.h"
 #include <glob.h>
 #include <inttypes.h>
@@ -26,7 +26,7 @@ enum {
     NODES = 120,
     TEXT_MAX = 16384,
     SLOTS = 24,
-    TIME_MS = 1000,
+    STEPS = 100000000,
     ONE_OF = 8,
     MOST_UNKNOWN = 0,
     KNOWN_MAX = 1 << 16
@@ -357,7 +357,7 @@ static Z3_solver new_solver(Z3_context z3) {
     Z3_solver_inc_ref(z3, solver);
     Z3_params limits = Z3_mk_params(z3);
     Z3_params_inc_ref(z3, limits);
-    Z3_params_set_uint(z3, limits, Z3_mk_string_symbol(z3, "timeout"), TIME_MS);
+    Z3_params_set_uint(z3, limits, Z3_mk_string_symbol(z3, "rlimit"), STEPS);
     Z3_solver_set_params(z3, solver, limits);
     Z3_params_dec_ref(z3, limits);
     return solver;
