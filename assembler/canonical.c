@@ -50,11 +50,11 @@ static bool slot(walk *w, uint32_t old, uint32_t *out) {
     made.name = string(w, made.name);
     if (made.kind == TVM_SLOT_REGISTER)
         made.layout = tvm_ir_program_layout(w->to, &w->from->layouts[made.layout]);
-    if (tvm_slot_is_in_shared(made.kind))
+    if (tvm_slot_has_places(made.kind))
         made.layout = tvm_ir_program_shared_layout(w->to, &w->from->shared_layouts[made.layout]);
     if (made.kind == TVM_SLOT_GLOBAL && old >= w->kernel->param_count)
         if (!extents(w, &made)) return false;
-    bool tensor = made.kind == TVM_SLOT_REGISTER || tvm_slot_is_in_shared(made.kind);
+    bool tensor = made.kind == TVM_SLOT_REGISTER || tvm_slot_has_places(made.kind);
     if (made.name == TVM_NONE || (tensor && made.layout == TVM_NONE)) return false;
     *out = w->slots[old] = tvm_ir_kernel_add_slot(kernel_of(w), &made);
     return *out != TVM_NONE;

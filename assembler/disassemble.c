@@ -146,6 +146,7 @@ static void print_declared(listing *l, const tvm_insn *insn, char kind) {
     char text[TVM_LAYOUT_TEXT_MAX];
     switch (kind) {
     case 't':
+    case 'B':
         print_shape(l, slot);
         break;
     case 'T':

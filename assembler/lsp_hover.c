@@ -54,7 +54,8 @@ static void describe_instruction(const tvm_op_info *info, tvm_text *out) {
                                                         [TVM_SLOT_REGISTER] = "register = ",
                                                         [TVM_SLOT_SHARED] = "shared = ",
                                                         [TVM_SLOT_GLOBAL] = "global = ",
-                                                        [TVM_SLOT_BARRIER] = "barrier = "};
+                                                        [TVM_SLOT_BARRIER] = "barrier = ",
+                                                        [TVM_SLOT_TENSOR] = "tensor = "};
     tvm_text_add(out, "```vasm\n%s%s%s%s\n```\n%s", results[info->result], info->mnemonic,
                  info->operands[0] ? " " : "", info->operands, info->semantics);
     if (info->since > 1) tvm_text_add(out, " (`.vasm %u`)", info->since);

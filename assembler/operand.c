@@ -14,6 +14,7 @@
 #include "scalars.h"
 #include "shapes.h"
 #include "suggest.h"
+#include "tensor_memory.h"
 #include "variables.h"
 
 static bool push(tvm_asm *as, tvm_reading *r, tvm_operand_kind kind, uint32_t value) {
@@ -93,14 +94,18 @@ static bool push_tensor(tvm_asm *as, tvm_reading *r, const tvm_operand_desc *des
     return push(as, r, TVM_OPERAND_SLOT, slot);
 }
 
-/* `a`: a global or shared tensor. */
-static bool read_memory(tvm_asm *as, tvm_reading *r, const tvm_operand_desc *desc, uint32_t *slot) {
+/* `a`, `e`: a tensor of one of two kinds. */
+static bool read_of_two(tvm_asm *as, tvm_reading *r, const tvm_operand_desc *desc, tvm_slot_kind one,
+                        tvm_slot_kind other, uint32_t *slot) {
     const tvm_token *token = tvm_asm_peek(as);
-    if (!read_slot(as, desc, "a global or shared tensor", slot) || *slot == TVM_NONE) return false;
+    char what[80];
+    bool global = one == TVM_SLOT_GLOBAL;
+    snprintf(what, sizeof what, "%s",
+             global ? "a global or shared tensor" : "a tensor in shared or tensor memory");
+    if (!read_slot(as, desc, what, slot) || *slot == TVM_NONE) return false;
     const tvm_slot *found = &tvm_asm_kernel(as)->slots[*slot];
-    if (found->kind == TVM_SLOT_GLOBAL || found->kind == TVM_SLOT_SHARED)
-        return push(as, r, TVM_OPERAND_SLOT, *slot);
-    return tvm_asm_invalid(as, token, NULL, "expected a global or shared tensor for '%.*s', found %s '%s'",
+    if (found->kind == one || found->kind == other) return push(as, r, TVM_OPERAND_SLOT, *slot);
+    return tvm_asm_invalid(as, token, NULL, "expected %s for '%.*s', found %s '%s'", what,
                            (int)desc->name_length, desc->name, tvm_slot_what((tvm_slot_kind)found->kind),
                            tvm_string(as->program, found->name));
 }
@@ -215,7 +220,8 @@ static bool read_indices(tvm_asm *as, tvm_reading *r, const tvm_operand_desc *de
         if (!(desc->kind == 'v' ? push_place(as, r, desc, token, &index) : push_index(as, r, token, &index)))
             return false;
     }
-    if (r->tile_slot == TVM_NONE && tvm_asm_kernel(as)->slots[slot].kind == TVM_SLOT_SHARED) {
+    unsigned kind = tvm_asm_kernel(as)->slots[slot].kind;
+    if (r->tile_slot == TVM_NONE && (kind == TVM_SLOT_SHARED || kind == TVM_SLOT_TENSOR)) {
         r->tile_slot = slot;
         r->tile_given = given;
     }
@@ -387,9 +393,20 @@ static bool same_shape(tvm_asm *as, const tvm_token *token, const tvm_reading *r
     return tvm_asm_invalid(as, token, NULL, "the layout has shape [%s], the tensor [%s]", text[1], text[0]);
 }
 
+/* Is what the instruction reads in tensor memory, which threads reach in few layouts? */
+static bool reads_tensor_memory(const tvm_asm *as, const tvm_reading *r) {
+    return r->count && r->operands[0].kind == TVM_OPERAND_SLOT &&
+           tvm_asm_kernel(as)->slots[r->operands[0].value].kind == TVM_SLOT_TENSOR;
+}
+
 /* The result has this shape; its layout is inferred. */
 static bool open_shape(tvm_asm *as, tvm_reading *r, unsigned rank, const uint32_t *shape) {
     tvm_why why;
+    if (reads_tensor_memory(as, r) && rank == 2 && shape[0] == TVM_TENSOR_LANES) {
+        r->type.has_layout = true;
+        return tvm_tensor_layout(shape[1], tvm_asm_team(as), &r->type.layout, &why) == TVM_OK ||
+               tvm_asm_invalid(as, r->token, NULL, "%s", why.text);
+    }
     r->type.has_layout = r->type.open = true;
     if (tvm_infer_whole(rank, shape, tvm_asm_team(as), &r->type.layout, &why)) return true;
     return tvm_asm_invalid(as, r->token, NULL, "%s", why.text);
@@ -465,7 +482,8 @@ static bool open_tile(tvm_asm *as, tvm_reading *r) {
                                ? &tvm_asm_kernel(as)->slots[r->operands[0].value]
                                : NULL;
     uint32_t shape[TVM_MAX_RANK];
-    unsigned from = slot && slot->kind == TVM_SLOT_SHARED ? r->tile_given : 0;
+    bool indexed = slot && (slot->kind == TVM_SLOT_SHARED || slot->kind == TVM_SLOT_TENSOR);
+    unsigned from = indexed ? r->tile_given : 0;
     unsigned rank = slot && slot->kind != TVM_SLOT_GLOBAL ? tvm_slot_rank(as->program, slot) : 0;
     if (from >= rank)
         return tvm_asm_error(as, tvm_asm_peek(as), "the tile alone leaves the layout to the assembler",
@@ -501,18 +519,23 @@ static bool read_global_type(tvm_asm *as, tvm_reading *r) {
            tvm_asm_global_shape(as, TVM_LEAF_GRID, &r->type.rank, r->type.shape);
 }
 
-/* `[4]`: mbarriers in row-major order. */
+/* The shape in row-major order. */
+static bool plain_order(tvm_asm *as, tvm_reading *r) {
+    tvm_why why;
+    r->type.has_layout = true;
+    return tvm_shared_layout_row_major(r->rank, r->shape, &r->type.shared_layout, &why) == TVM_OK ||
+           tvm_asm_invalid(as, r->token, NULL, "%s", why.text);
+}
+
+/* `[4]`: mbarriers. */
 static bool read_barriers(tvm_asm *as, tvm_reading *r) {
     const tvm_token *token = tvm_asm_peek(as);
     tvm_value list;
-    tvm_why why;
     if (!tvm_asm_expect(as, "[", "and the number of mbarriers") || !tvm_asm_list(as, "]", &list) ||
         !tvm_asm_extents(as, token, list.as.list.items, list.as.list.count, "the extents", TVM_MAX_RANK,
                          r->shape, &r->rank))
         return false;
-    r->type.has_layout = true;
-    return tvm_shared_layout_row_major(r->rank, r->shape, &r->type.shared_layout, &why) == TVM_OK ||
-           tvm_asm_invalid(as, token, NULL, "%s", why.text);
+    return plain_order(as, r);
 }
 
 /* ---- by kind ---- */
@@ -633,11 +656,18 @@ bool tvm_asm_read_operand(tvm_asm *as, tvm_reading *r, const tvm_operand_desc *d
                (!desc->indexed || read_indices(as, r, desc, slot));
     case 'a':
     case 'v':
-        return read_memory(as, r, desc, &slot) && (!desc->indexed || read_indices(as, r, desc, slot));
+        return read_of_two(as, r, desc, TVM_SLOT_GLOBAL, TVM_SLOT_SHARED, &slot) &&
+               (!desc->indexed || read_indices(as, r, desc, slot));
     case 'I':
         return read_interval(as, r, desc);
     case 'w':
         return read_tensor(as, r, desc, TVM_SLOT_BARRIER, &slot) && read_indices(as, r, desc, slot);
+    case 'c':
+        return read_tensor(as, r, desc, TVM_SLOT_TENSOR, &slot) &&
+               (!desc->indexed || read_indices(as, r, desc, slot));
+    case 'e':
+        return read_of_two(as, r, desc, TVM_SLOT_SHARED, TVM_SLOT_TENSOR, &slot) &&
+               read_indices(as, r, desc, slot);
     case 'm':
         return read_register_or_shared(as, r, desc);
     case 'Q':
@@ -673,6 +703,8 @@ bool tvm_asm_read_operand(tvm_asm *as, tvm_reading *r, const tvm_operand_desc *d
         return true;
     case 'W':
         return read_barriers(as, r);
+    case 'B':
+        return read_typed_shape(as, r) && plain_order(as, r);
     case 'S':
         return read_shared_layout(as, r);
     default:

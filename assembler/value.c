@@ -160,6 +160,8 @@ const char *tvm_slot_what(tvm_slot_kind kind) {
         return "a global tensor";
     case TVM_SLOT_BARRIER:
         return "an array of mbarriers";
+    case TVM_SLOT_TENSOR:
+        return "a tensor in tensor memory";
     case TVM_SLOT_NONE:
     case TVM_SLOT_KINDS:
         break;

@@ -34,7 +34,8 @@ typedef struct named_barriers {
 typedef struct slot_plan {
     uint32_t shared_offset; /* SHARED, BARRIER: bytes from the start of the block's dynamic shared memory */
     uint32_t shared_base;   /* SHARED: of a view: its first element from there, before the swizzle */
-    bool reuses;            /* SHARED: its memory was another tensor's before */
+    bool reuses;            /* SHARED, TENSOR: its memory was another tensor's before */
+    uint32_t tensor_column; /* TENSOR: from the first of the kernel's */
     uint32_t ledger; /* BARRIER: bytes to where its arrivals are counted, a u32 an mbarrier; 0: they are
                         not */
     uint32_t team_arrivals; /* BARRIER: an arrival of a team, spread evenly over its warps */
@@ -67,6 +68,16 @@ typedef struct bulk_ways {
     uint32_t *unfenced;
 } bulk_ways;
 
+/* Tensor memory of the kernel. */
+enum { TENSOR_FENCE_BEFORE = 1, TENSOR_FENCE_AFTER = 2 };
+typedef struct tensor_memory {
+    bool used;
+    uint32_t columns; /* that are allocated */
+    uint32_t shared;  /* bytes from the start of the block's shared memory: what the translator has there */
+    uint32_t workers; /* bit w: the team whose first warp is w starts work of the tensor core */
+    uint8_t *fences;  /* by instruction: those that stand before and behind it */
+} tensor_memory;
+
 /* A loop with a counter. */
 typedef struct loop_plan {
     uint32_t copies; /* of its body, that the size of the code allows */
@@ -92,6 +103,7 @@ typedef struct kernel_state {
     bool counts_turns;         /* the code counts the turns of its loops, and what asks again */
     struct turn_plan *turns;   /* plan/turns.h: by the insn of a loop; NULL: nothing is counted */
     bulk_ways bulk;            /* plan/bulk_ways.h */
+    tensor_memory tensor;      /* plan/tensor_plan.h */
     shared_need shared;        /* plan/shared_plan.h: of the block's team */
     shared_need role_shared[TVM_MAX_TEAMS];
     uint64_t shared_bytes; /* of the block */

@@ -19,6 +19,7 @@
      HAS(RED_BF16) | HAS(RED_VECTOR))
 #define HOPPER        (SINCE_90 | HAS(WGMMA) | HAS(SETMAXNREG))
 #define BLACKWELL     (SINCE_90 | HAS(TCGEN05) | HAS(SETMAXNREG))
+#define BLACKWELL_100 (BLACKWELL | HAS(TCGEN05_I8))
 #define SINCE_120     (SINCE_90 | HAS(MMA_F8_CORES))
 #define BLACKWELL_120 (SINCE_120 | HAS(SETMAXNREG) | HAS(MMA_F8F6F4) | HAS(MMA_BLOCK_SCALE))
 
@@ -27,19 +28,19 @@
 /* The oldest architecture first; of one architecture what every later one of its family runs, then what has
  * all that it has itself. */
 const tvm_target_record tvm_target_records[] = {
-    {{80, '\0'}, 80, {AMPERE, {163 * KIB, 65536}}},       /* A100, A30 */
-    {{86, '\0'}, 80, {AMPERE_86, {99 * KIB, 65536}}},     /* A40, A10, GeForce 30 */
-    {{87, '\0'}, 80, {AMPERE_86, {163 * KIB, 65536}}},    /* Jetson Orin */
-    {{89, '\0'}, 80, {ADA, {99 * KIB, 65536}}},           /* L40S, L4, GeForce 40 */
-    {{90, '\0'}, 81, {SINCE_90, {227 * KIB, 65536}}},     /* H100, H200 */
-    {{90, 'a'}, 81, {HOPPER, {227 * KIB, 65536}}},        /* H100, H200 */
-    {{100, '\0'}, 86, {SINCE_90, {227 * KIB, 65536}}},    /* B200, GB200 */
-    {{100, 'a'}, 86, {BLACKWELL, {227 * KIB, 65536}}},    /* B200, GB200 */
-    {{103, '\0'}, 88, {SINCE_90, {227 * KIB, 65536}}},    /* B300, GB300 */
-    {{103, 'a'}, 88, {BLACKWELL, {227 * KIB, 65536}}},    /* B300, GB300 */
-    {{120, '\0'}, 87, {SINCE_120, {99 * KIB, 65536}}},    /* RTX PRO 6000, GeForce 50 */
-    {{120, 'a'}, 87, {BLACKWELL_120, {99 * KIB, 65536}}}, /* RTX PRO 6000, GeForce 50 */
-    {{121, '\0'}, 88, {SINCE_120, {99 * KIB, 65536}}},    /* GB10 */
-    {{121, 'a'}, 88, {BLACKWELL_120, {99 * KIB, 65536}}}, /* GB10 */
+    {{80, '\0'}, 80, {AMPERE, {163 * KIB, 65536}}},        /* A100, A30 */
+    {{86, '\0'}, 80, {AMPERE_86, {99 * KIB, 65536}}},      /* A40, A10, GeForce 30 */
+    {{87, '\0'}, 80, {AMPERE_86, {163 * KIB, 65536}}},     /* Jetson Orin */
+    {{89, '\0'}, 80, {ADA, {99 * KIB, 65536}}},            /* L40S, L4, GeForce 40 */
+    {{90, '\0'}, 81, {SINCE_90, {227 * KIB, 65536}}},      /* H100, H200 */
+    {{90, 'a'}, 81, {HOPPER, {227 * KIB, 65536}}},         /* H100, H200 */
+    {{100, '\0'}, 86, {SINCE_90, {227 * KIB, 65536}}},     /* B200, GB200 */
+    {{100, 'a'}, 86, {BLACKWELL_100, {227 * KIB, 65536}}}, /* B200, GB200 */
+    {{103, '\0'}, 88, {SINCE_90, {227 * KIB, 65536}}},     /* B300, GB300 */
+    {{103, 'a'}, 88, {BLACKWELL, {227 * KIB, 65536}}},     /* B300, GB300 */
+    {{120, '\0'}, 87, {SINCE_120, {99 * KIB, 65536}}},     /* RTX PRO 6000, GeForce 50 */
+    {{120, 'a'}, 87, {BLACKWELL_120, {99 * KIB, 65536}}},  /* RTX PRO 6000, GeForce 50 */
+    {{121, '\0'}, 88, {SINCE_120, {99 * KIB, 65536}}},     /* GB10 */
+    {{121, 'a'}, 88, {BLACKWELL_120, {99 * KIB, 65536}}},  /* GB10 */
 };
 const size_t tvm_target_record_count = sizeof tvm_target_records / sizeof *tvm_target_records;

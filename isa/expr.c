@@ -250,6 +250,8 @@ bool tvm_kernel_is_for(const tvm_ir_kernel *kernel, uint32_t target, const tvm_t
     const tvm_eval_env env = {.target = (int32_t)target, .traits = traits};
     if (tvm_cluster_blocks(kernel) > 1 && target != 0 && !tvm_traits_have(traits, TVM_HAS_CLUSTERS))
         return false;
+    if (target != 0 && !tvm_traits_have(traits, TVM_HAS_TCGEN05) && tvm_has_tensor_memory(kernel))
+        return false;
     for (uint32_t i = 0; i < kernel->assume_count; i++)
         if (refuses_target(kernel, kernel->assumes[i], &env)) return false;
     return true;

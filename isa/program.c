@@ -436,6 +436,7 @@ unsigned tvm_slot_rank(const tvm_ir_program *program, const tvm_slot *slot) {
         return program->layouts[slot->layout].rank;
     case TVM_SLOT_SHARED:
     case TVM_SLOT_BARRIER:
+    case TVM_SLOT_TENSOR:
         return program->shared_layouts[slot->layout].rank;
     case TVM_SLOT_GLOBAL:
         return slot->rank;
@@ -450,6 +451,7 @@ const uint32_t *tvm_slot_shape(const tvm_ir_program *program, const tvm_slot *sl
         return program->layouts[slot->layout].shape;
     case TVM_SLOT_SHARED:
     case TVM_SLOT_BARRIER:
+    case TVM_SLOT_TENSOR:
         return program->shared_layouts[slot->layout].shape;
     default:
         return NULL;
@@ -459,6 +461,12 @@ const uint32_t *tvm_slot_shape(const tvm_ir_program *program, const tvm_slot *sl
 bool tvm_kernel_waits(const tvm_ir_kernel *kernel) {
     for (uint32_t i = 0; i < kernel->insn_count; i++)
         if (tvm_op(kernel->insns[i].op)->effects & TVM_EFFECT_WAIT) return true;
+    return false;
+}
+
+bool tvm_has_tensor_memory(const tvm_ir_kernel *kernel) {
+    for (uint32_t s = kernel->param_count; s < kernel->slot_count; s++)
+        if (kernel->slots[s].kind == TVM_SLOT_TENSOR) return true;
     return false;
 }
 

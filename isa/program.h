@@ -69,7 +69,7 @@ typedef enum tvm_op_class {
     TVM_CLASS_EXIT,     /* the block goes no further */
     TVM_CLASS_ALLOCATE, /* makes a tensor */
     TVM_CLASS_FREE,     /* ends a tensor */
-    TVM_CLASS_MOVE,     /* between registers, shared and global memory */
+    TVM_CLASS_MOVE,     /* between registers, shared, global and tensor memory */
     TVM_CLASS_COMPUTE,  /* scalars and registers to scalars and registers */
     TVM_CLASS_ORDER,    /* orders what others do */
     TVM_CLASS_REPORT    /* tells the user something */
@@ -90,7 +90,8 @@ typedef enum tvm_effect {
     TVM_EFFECT_NEXT_LAUNCH = 512,  /* lets the next launch begin */
     TVM_EFFECT_LAST_LAUNCH = 1024, /* waits for the launch before */
     TVM_EFFECT_OUTPUT = 2048,      /* writes to the user's output */
-    TVM_EFFECT_MBARRIER = 4096     /* makes mbarriers, arrives at them or waits for them */
+    TVM_EFFECT_MBARRIER = 4096,    /* makes mbarriers, arrives at them or waits for them */
+    TVM_EFFECT_TENSOR = 8192       /* allocates, reads or writes tensor memory */
 } tvm_effect;
 
 /* Explained at the head of opcodes.def. */
@@ -124,6 +125,7 @@ typedef enum tvm_slot_kind {
     TVM_SLOT_SHARED,
     TVM_SLOT_GLOBAL,
     TVM_SLOT_BARRIER, /* mbarriers, in shared memory */
+    TVM_SLOT_TENSOR,  /* a tensor in tensor memory: tensor_memory.h */
     TVM_SLOT_KINDS
 } tvm_slot_kind;
 
@@ -155,9 +157,10 @@ tvm_opcode tvm_op_by_name(const char *mnemonic, size_t length);
 typedef struct tvm_operand_desc {
     const char *name; /* not terminated: name_length bytes */
     size_t name_length;
-    char kind; /* x r b s m g a v w N A D I C R O M K E Y F; for kinds that are not stored: t T L S G P W */
-    bool indexed;   /* s[], g[], a[], v[], w[]; m[], where it is shared */
-    bool stored;    /* false for =t =T =L =S =G =P =W */
+    char kind; /* x r b s m g a v w c e N A D I C R O M K E Y F; for kinds that are not stored: t T L S G P W
+                  B */
+    bool indexed;   /* s[], g[], a[], v[], w[], c[], e[]; m[], where it is shared */
+    bool stored;    /* false for =t =T =L =S =G =P =W =B */
     bool optional;  /* ? */
     unsigned since; /* version of the language; 0: that of the row */
 } tvm_operand_desc;
@@ -391,7 +394,8 @@ typedef struct tvm_slot {
     bool at_launch; /* of a view: the launch checks that it lies inside. Derived, as `view` */
     tvm_dtype dtype;
     uint8_t packing; /* tvm_packing, of REGISTER; else 0 */
-    uint32_t layout; /* REGISTER: program->layouts; SHARED, BARRIER: program->shared_layouts; else TVM_NONE */
+    uint32_t layout; /* REGISTER: program->layouts; SHARED, BARRIER, TENSOR: program->shared_layouts; else
+                        TVM_NONE */
     /* GLOBAL: launch-time expressions, of what is no parameter also of the grid */
     uint32_t shape[TVM_MAX_RANK];
     uint32_t stride[TVM_MAX_RANK]; /* of form STRIDED: the same, in elements */
@@ -561,10 +565,10 @@ uint32_t tvm_entry_operands(const tvm_ir_program *program, const tvm_ir_kernel *
 const tvm_operand *tvm_insn_interval(const tvm_ir_program *program, const tvm_ir_kernel *kernel,
                                      const tvm_insn *insn);
 /* Has a slot of the kind a layout of the program's shared_layouts? */
-static inline bool tvm_slot_is_in_shared(unsigned kind) {
-    return kind == TVM_SLOT_SHARED || kind == TVM_SLOT_BARRIER;
+static inline bool tvm_slot_has_places(unsigned kind) {
+    return kind == TVM_SLOT_SHARED || kind == TVM_SLOT_BARRIER || kind == TVM_SLOT_TENSOR;
 }
-/* Rank and constant extent of REGISTER, SHARED and BARRIER slots. */
+/* Rank and constant extent of REGISTER, SHARED, BARRIER and TENSOR slots. */
 unsigned tvm_slot_rank(const tvm_ir_program *program, const tvm_slot *slot);
 const uint32_t *tvm_slot_shape(const tvm_ir_program *program, const tvm_slot *slot);
 
@@ -576,8 +580,12 @@ static inline uint32_t tvm_cluster_blocks(const tvm_ir_kernel *kernel) {
 /* Has it an instruction in which a block may wait for another one that is not of its cluster? */
 bool tvm_kernel_waits(const tvm_ir_kernel *kernel);
 
+/* Has the kernel tensors in tensor memory? */
+bool tvm_has_tensor_memory(const tvm_ir_kernel *kernel);
+
 /* May the kernel be launched on this target, an architecture (0: the interpreter) with these traits: has it
- * clusters where the kernel has any, and does no assume that reads the target alone refuse it? */
+ * clusters and tensor memory where the kernel has any, and does no assume that reads the target alone refuse
+ * it? */
 bool tvm_kernel_is_for(const tvm_ir_kernel *kernel, uint32_t target, const tvm_target_traits *traits);
 
 /* A global tensor of the launch: what alloc-global makes. */

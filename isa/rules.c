@@ -111,9 +111,13 @@ tvm_status tvm_rule_nothing(const tvm_rule *rule) {
 
 /* ---- operands against the row ---- */
 
-static const char *const slot_kinds[TVM_SLOT_KINDS] = {"nothing",           "a scalar",
-                                                       "a register tensor", "a shared tensor",
-                                                       "a global tensor",   "an array of mbarriers"};
+static const char *const slot_kinds[TVM_SLOT_KINDS] = {"nothing",
+                                                       "a scalar",
+                                                       "a register tensor",
+                                                       "a shared tensor",
+                                                       "a global tensor",
+                                                       "an array of mbarriers",
+                                                       "a tensor in tensor memory"};
 
 /* The mnemonics of the rows that take packed operands: "view, cast-lowbit and print-tensor". */
 static const char *packed_takers(char text[128]) {
@@ -218,12 +222,13 @@ static tvm_status check_const(const tvm_rule *rule, const tvm_operand_desc *desc
 
 static tvm_status check_tensor(const tvm_rule *rule, const tvm_operand_desc *desc, const tvm_operand *operand,
                                uint32_t left, uint32_t *taken) {
-    bool is_either = strchr("mav", desc->kind) && operand->kind == TVM_OPERAND_SLOT &&
+    bool is_either = strchr("mave", desc->kind) && operand->kind == TVM_OPERAND_SLOT &&
                      operand->value < rule->kernel->slot_count;
     bool is_shared =
         desc->kind == 's' || (is_either && rule->kernel->slots[operand->value].kind == TVM_SLOT_SHARED);
     tvm_slot_kind kind = is_shared                   ? TVM_SLOT_SHARED
                          : desc->kind == 'w'         ? TVM_SLOT_BARRIER
+                         : strchr("ce", desc->kind)  ? TVM_SLOT_TENSOR
                          : strchr("gav", desc->kind) ? TVM_SLOT_GLOBAL
                                                      : TVM_SLOT_REGISTER;
     if (operand->kind != TVM_OPERAND_SLOT)

@@ -211,7 +211,7 @@ static void read_slot(reader *r, tvm_ir_kernel *kernel) {
     slot.dtype = take_dtype(r);
     if (slot.kind == TVM_SLOT_REGISTER)
         slot.packing = take_small(r, TVM_PACKING_COUNT - 1, "the packing of a variable");
-    if (slot.kind == TVM_SLOT_REGISTER || tvm_slot_is_in_shared(slot.kind)) slot.layout = take_u32(r);
+    if (slot.kind == TVM_SLOT_REGISTER || tvm_slot_has_places(slot.kind)) slot.layout = take_u32(r);
     take_u32s(r, slot.shape, slot.rank);
     if (slot.form == TVM_FORM_STRIDED) take_u32s(r, slot.stride, slot.rank);
     if (r->status == TVM_OK) keep(r, tvm_ir_kernel_add_slot(kernel, &slot));

@@ -126,7 +126,7 @@ static void use_slot(writer *w, const tvm_ir_kernel *kernel, kernel_order *o, ui
     if (!order_use(&o->slots, index)) return;
     order_use(&w->strings, slot->name);
     if (slot->kind == TVM_SLOT_REGISTER) order_use(&w->layouts, slot->layout);
-    if (tvm_slot_is_in_shared(slot->kind)) order_use(&w->shared_layouts, slot->layout);
+    if (tvm_slot_has_places(slot->kind)) order_use(&w->shared_layouts, slot->layout);
     if (index >= kernel->param_count) use_extents(w, kernel, o, slot);
 }
 
@@ -255,7 +255,7 @@ static void write_slot(const writer *w, const kernel_order *o, const tvm_slot *s
     put_dtype(out, slot->dtype);
     if (slot->kind == TVM_SLOT_REGISTER) put_u8(out, slot->packing);
     if (slot->kind == TVM_SLOT_REGISTER) put_u32(out, w->layouts.number[slot->layout]);
-    if (tvm_slot_is_in_shared(slot->kind)) put_u32(out, w->shared_layouts.number[slot->layout]);
+    if (tvm_slot_has_places(slot->kind)) put_u32(out, w->shared_layouts.number[slot->layout]);
     if (slot->kind == TVM_SLOT_GLOBAL)
         for (unsigned d = 0; d < slot->rank; d++) put_u32(out, o->exprs.number[slot->shape[d]]);
     if (slot->kind == TVM_SLOT_GLOBAL && slot->form == TVM_FORM_STRIDED)

@@ -462,13 +462,13 @@ static void declare_type(const tvm_verify_state *state, const tvm_insn *insn, tv
     type->kind = (tvm_slot_kind)slot->kind;
     type->dtype = slot->dtype;
     type->packing = (tvm_packing)slot->packing;
-    type->has_layout = slot->kind == TVM_SLOT_REGISTER || tvm_slot_is_in_shared(slot->kind);
+    type->has_layout = slot->kind == TVM_SLOT_REGISTER || tvm_slot_has_places(slot->kind);
     if (slot->kind == TVM_SLOT_GLOBAL) type->rank = slot->rank;
     memcpy(type->shape, slot->shape, sizeof type->shape);
     type->form = (tvm_global_form)slot->form;
     memcpy(type->stride, slot->stride, sizeof type->stride);
     if (slot->kind == TVM_SLOT_REGISTER) type->layout = state->program->layouts[slot->layout];
-    if (tvm_slot_is_in_shared(slot->kind)) type->shared_layout = state->program->shared_layouts[slot->layout];
+    if (tvm_slot_has_places(slot->kind)) type->shared_layout = state->program->shared_layouts[slot->layout];
 }
 
 static void check_rule(tvm_verify_state *state, const tvm_insn *insn, tvm_team team) {

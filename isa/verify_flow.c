@@ -3,6 +3,7 @@
  * closes. */
 #include "verify_state.h"
 
+#include "tensor_memory.h"
 #include "view.h"
 
 #include <stddef.h>
@@ -32,10 +33,12 @@ typedef struct flow {
     unsigned depth;
     uint32_t role; /* 1 + the instruction of the role around; 0: there is none */
     uint64_t shared_bytes;
+    uint64_t tensor_columns;
     unsigned launch_tensors;
     slot_set assigned;
     uint32_t owner[TVM_MAX_SLOTS]; /* 1 + the instruction of the last role that assigned it; 0: none has */
-    uint8_t life[TVM_MAX_SLOTS]; /* tensor_life of SHARED, BARRIER, and GLOBAL slots that are no parameters */
+    uint8_t life[TVM_MAX_SLOTS];   /* tensor_life of SHARED, BARRIER, TENSOR, and GLOBAL slots that are no
+                                      parameters */
     frame frames[TVM_MAX_DEPTH];
 } flow;
 
@@ -76,6 +79,10 @@ static void read_slot(flow *f, const tvm_insn *insn, uint32_t slot) {
         if (f->life[root] != LIVE)
             tvm_verify_error(f->state, insn, "shared tensor '%s' is used %s", name_of(f, slot),
                              f->life[root] == FREED ? "after free-shared" : "before alloc-shared");
+    } else if (f->kernel->slots[slot].kind == TVM_SLOT_TENSOR) {
+        if (f->life[slot] != LIVE)
+            tvm_verify_error(f->state, insn, "'%s' is used %s", name_of(f, slot),
+                             f->life[slot] == FREED ? "after free-tensor" : "before alloc-tensor");
     } else if (!set_has(&f->assigned, slot)) {
         if (f->role && f->kernel->slots[slot].kind == TVM_SLOT_REGISTER && set_has(&f->frames[0].entry, slot))
             tvm_verify_error(f->state, insn, "'%s' is the block's: a role has register tensors of its own",
@@ -238,6 +245,33 @@ static void alloc_barrier(flow *f, const tvm_insn *insn) {
     f->life[slot] = LIVE;
 }
 
+/* ---- tensor memory ---- */
+
+static void alloc_tensor(flow *f, const tvm_insn *insn) {
+    uint32_t slot = insn->result;
+    uint64_t before = f->tensor_columns;
+    if (f->depth > 0)
+        tvm_verify_error(f->state, insn, "tensor memory cannot be allocated inside for, while, if or role");
+    else if (f->life[slot] != NOT_YET)
+        tvm_verify_error(f->state, insn, "'%s' is allocated twice", name_of(f, slot));
+    else
+        f->tensor_columns += tvm_tensor_columns(f->state->program, &f->kernel->slots[slot]);
+    if (before <= TVM_TENSOR_COLUMNS && f->tensor_columns > TVM_TENSOR_COLUMNS)
+        tvm_verify_error(f->state, insn, "%llu columns of tensor memory, expected at most %d",
+                         (unsigned long long)f->tensor_columns, TVM_TENSOR_COLUMNS);
+    f->life[slot] = LIVE;
+}
+
+static void free_tensor(flow *f, const tvm_insn *insn) {
+    uint32_t slot = tvm_operands(f->kernel, insn)[0].value;
+    if (f->depth > 0) {
+        tvm_verify_error(f->state, insn, "tensor memory cannot be freed inside for, while, if or role");
+    } else if (f->life[slot] == LIVE) {
+        f->life[slot] = FREED;
+        f->tensor_columns -= tvm_tensor_columns(f->state->program, &f->kernel->slots[slot]);
+    }
+}
+
 /* ---- tensors of the launch ---- */
 
 static void alloc_global(flow *f, const tvm_insn *insn) {
@@ -265,6 +299,7 @@ static void allocate(flow *f, const tvm_insn *insn) {
     if (f->kernel->slots[insn->result].kind == TVM_SLOT_SHARED) alloc_shared(f, insn);
     if (f->kernel->slots[insn->result].kind == TVM_SLOT_BARRIER) alloc_barrier(f, insn);
     if (f->kernel->slots[insn->result].kind == TVM_SLOT_GLOBAL) alloc_global(f, insn);
+    if (f->kernel->slots[insn->result].kind == TVM_SLOT_TENSOR) alloc_tensor(f, insn);
 }
 
 /* One name is one view: what an access looks at does not depend on the path. */
@@ -321,7 +356,10 @@ static void flow_insn(flow *f, uint32_t at) {
         allocate(f, insn);
         break;
     case TVM_CLASS_FREE:
-        free_shared(f, insn);
+        if (f->kernel->slots[tvm_operands(f->kernel, insn)[0].value].kind == TVM_SLOT_TENSOR)
+            free_tensor(f, insn);
+        else
+            free_shared(f, insn);
         break;
     default:
         break;

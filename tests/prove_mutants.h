@@ -122,7 +122,7 @@ static inline const tvm_slot *prove_slot_at(const prove_spot *s, uint32_t operan
 /* An index of a tensor in shared memory, or of an mbarrier. */
 static inline bool prove_is_index(const prove_spot *s, const prove_operand *o) {
     const tvm_slot *slot = prove_slot_at(s, o->first);
-    return o->i > 0 && slot && tvm_slot_is_in_shared(slot->kind) &&
+    return o->i > 0 && slot && tvm_slot_has_places(slot->kind) &&
            s->kernel->operands[o->first + o->i].kind == TVM_OPERAND_EXPR;
 }
 
@@ -134,7 +134,7 @@ static inline bool prove_is_odd_index(const prove_spot *s, const prove_operand *
 
 static inline bool prove_is_tensor(const prove_spot *s, const prove_operand *o) {
     const tvm_slot *slot = prove_slot_at(s, o->first);
-    return o->i == 0 && slot && tvm_slot_is_in_shared(slot->kind);
+    return o->i == 0 && slot && tvm_slot_has_places(slot->kind);
 }
 
 static inline bool prove_is_rank(const prove_spot *s, const prove_operand *o) {

@@ -301,7 +301,9 @@ static bool is_plain(const proof *p) {
              operands[1].kind != TVM_OPERAND_NONE))
             return false;
         if (!barrier_of(p, insn)) continue;
-        if (insn->op == TVM_OP_COPY_CLUSTER || insn->op == TVM_OP_SYNC_BARRIER) return false;
+        if (insn->op == TVM_OP_COPY_CLUSTER || insn->op == TVM_OP_SYNC_BARRIER ||
+            insn->op == TVM_OP_COMMIT_TENSOR)
+            return false;
         if (insn->op == TVM_OP_ARRIVE_BARRIER && operands[insn->count - 1].kind != TVM_OPERAND_NONE)
             return false;
     }

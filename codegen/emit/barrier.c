@@ -4,10 +4,10 @@
 
 #include "wgmma_impl.h"
 
-/* fence TO_ENGINE, TO_ENGINE_FAR: wgmma reads shared memory through the asynchronous proxy, and TMA writes it
- * so (PTX ISA, "Proxies"). */
+/* fence TO_ENGINE, TO_ENGINE_FAR: wgmma and tcgen05.mma read shared memory through the asynchronous proxy,
+ * and TMA writes it so (PTX ISA, "Proxies"). */
 void tvm_emit_proxy_fence(emitter *e) {
-    if (!e->k->wgmma->used && !e->k->bulk.by_engine) return;
+    if (!e->k->wgmma->used && !e->k->bulk.by_engine && !e->k->tensor.workers) return;
     bool unfenced = e->k->bulk.by_threads || e->k->bulk.unfenced[e->k->insn - e->k->kernel->insns];
     if (unfenced) tvm_emit(e, "fence.proxy.async.shared::%s;", e->stores_far ? "cluster" : "cta");
 }
@@ -15,7 +15,7 @@ void tvm_emit_proxy_fence(emitter *e) {
 /* fence COPIED_TO_ENGINE: what threads copied arrives without a word of theirs: who waited for it tells the
  * asynchronous proxy. */
 void tvm_emit_bulk_arrived(emitter *e) {
-    if (e->k->bulk.by_threads && (e->k->wgmma->used || e->k->bulk.reads_by_engine))
+    if (e->k->bulk.by_threads && (e->k->wgmma->used || e->k->tensor.workers || e->k->bulk.reads_by_engine))
         tvm_emit(e, "fence.proxy.async.shared::cta;");
 }
 

@@ -6,6 +6,7 @@
 #include "emit_drain.h"
 
 #include "emit_cluster.h"
+#include "emit_tensor.h"
 #include "mbarrier_plan.h"
 #include "turns_emit.h"
 
@@ -109,6 +110,7 @@ static void drain_all(emitter *e) {
 
 /* fence BLOCK_END */
 void tvm_emit_block_end(emitter *e) {
+    tvm_emit_tensor_end(e);
     if (e->k->bulk.stores_by_engine) tvm_emit(e, "cp.async.bulk.wait_group.read 0;");
     if (e->has_barriers && has_ledger(e))
         drain_all(e);

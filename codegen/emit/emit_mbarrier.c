@@ -223,6 +223,22 @@ tvm_status tvm_emit_ARRIVE_BARRIER(emitter *e, const tvm_insn *insn) {
     return TVM_OK;
 }
 
+/* One arrival, as that of a team, by the tensor core. */
+tvm_status tvm_emit_COMMIT_TENSOR(emitter *e, const tvm_insn *insn) {
+    static const tvm_operand here = {TVM_OPERAND_NONE, 0};
+    const tvm_operand *operands = tvm_operands(e->k->kernel, insn);
+    uint32_t count = e->k->slots[operands->value].team_arrivals, behind = tvm_new_label(e);
+    mbarrier b = tvm_mbarrier_find(e, operands);
+    reg leader = tvm_emit_elect(e, behind);
+    count_arrival(e, operands, &b, &here, leader.name, count);
+    for (uint32_t i = 0; i < count; i++)
+        tvm_emit(e, "@%s tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%s+%u];",
+                 leader.name, b.address.name, b.plus);
+    tvm_text_add(&e->body, "$L%u:\n", behind);
+    tvm_explain(e, b.guarded ? "tcgen05.commit guarded" : "tcgen05.commit", 64, count, -1, "");
+    return TVM_OK;
+}
+
 /* May who waits at the mbarriers learn there of what another block wrote? An acquire of the cluster is dear:
  * it empties the L1 cache. */
 static bool hears_cluster(const emitter *e, uint32_t slot) {

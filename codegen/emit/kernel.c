@@ -8,6 +8,7 @@
 
 #include "emit_drain.h"
 #include "emit_mbarrier.h"
+#include "emit_tensor.h"
 #include "emit_wgmma.h"
 #include "groups.h"
 #include "hoist.h"
@@ -89,7 +90,11 @@ static tvm_status emit_one(emitter *e, const tvm_insn *insn) {
         return TVM_OK;
     }
     tvm_wgmma_wait(e, insn);
-    return tvm_wgmma_takes(e->k, insn) ? tvm_emit_wgmma(e, insn) : emitters[insn->op](e, insn);
+    if (tvm_wgmma_takes(e->k, insn)) return tvm_emit_wgmma(e, insn);
+    tvm_emit_tensor_fence(e, insn, TENSOR_FENCE_BEFORE);
+    tvm_status status = emitters[insn->op](e, insn);
+    tvm_emit_tensor_fence(e, insn, TENSOR_FENCE_AFTER);
+    return status;
 }
 
 tvm_status tvm_emit_range(emitter *e, uint32_t first, uint32_t last) {

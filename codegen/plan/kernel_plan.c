@@ -14,6 +14,7 @@
 #include "pipeline.h"
 #include "proxy_fences.h"
 #include "shared_plan.h"
+#include "tensor_plan.h"
 #include "turns.h"
 #include "unroll.h"
 #include "uses.h"
@@ -34,6 +35,7 @@ tvm_status tvm_plan_kernel(kernel_state *k) {
     tvm_mbarriers_plan(k);
     tvm_bulk_ways_find(k);
     status = tvm_groups_make(k);
+    if (status == TVM_OK) status = tvm_tensor_plan(k);
     return status == TVM_OK ? tvm_proxy_plan(k) : status;
 }
 
@@ -46,6 +48,7 @@ void tvm_plan_free(kernel_state *k) {
     free(k->loops);
     free(k->turns);
     free(k->bulk.unfenced);
+    free(k->tensor.fences);
 }
 
 /* ---- copies of pipelined loops ---- */

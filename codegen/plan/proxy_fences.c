@@ -10,6 +10,7 @@
 #include "paths.h"
 #include "proxy_fences.h"
 #include "shared_view.h"
+#include "tensor_plan.h"
 #include "wgmma_impl.h"
 
 /* Bit w: warp w of the block. */
@@ -36,6 +37,7 @@ static span span_of(const kernel_state *k, uint32_t slot) {
 
 /* Does the instruction read or write its shared tensors through the asynchronous proxy? */
 static bool is_by_engine(const kernel_state *k, const tvm_insn *insn) {
+    if (tvm_starts_tensor_work(insn)) return true;
     switch (insn->op) {
     case TVM_OP_COPY_BULK:
     case TVM_OP_COPY_CLUSTER:

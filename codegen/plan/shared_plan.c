@@ -9,6 +9,7 @@
 #include "drains.h"
 #include "numbers.h"
 #include "scratch_need.h"
+#include "tensor_plan.h"
 
 typedef struct block {
     uint64_t first, last; /* bytes [first, last) */
@@ -28,6 +29,7 @@ typedef struct plan {
     bool *engine;     /* by slot: the copy engine may write it */
     bool *undrained;  /* by slot of mbarriers: copies may be under way when a block ends */
     uint32_t *ledger; /* by slot of those: where their arrivals are counted, 4 bytes each */
+    uint32_t tensor;  /* where the translator's part of tensor memory is */
 } plan;
 
 /* wgmma and bulk copies want what is swizzled to begin where the swizzle does (PTX ISA, "Matrix Descriptor
@@ -90,6 +92,9 @@ static void place_barriers(plan *p) {
         p->end += (uint64_t)tvm_shared_layout_span(&p->program->shared_layouts[p->kernel->slots[s].layout]) *
                   sizeof(uint32_t);
     }
+    if (!tvm_has_tensor_memory(p->kernel)) return;
+    p->tensor = (uint32_t)tvm_round_up(p->end, TENSOR_SHARED_BYTES);
+    p->end = p->tensor + TENSOR_SHARED_BYTES;
 }
 
 /* The shared tensors of bulk copies. */
@@ -196,6 +201,7 @@ tvm_status tvm_shared_plan_make(kernel_state *k) {
         k->slots[s].shared_offset = p.offset[root.slot];
         k->slots[s].shared_base = root.base;
     }
+    k->tensor.shared = p.tensor;
     if (made) k->shared_bytes = place_scratch(&p, k->target, &k->shared, k->role_shared);
     free_plan(&p);
     return made ? TVM_OK : tvm_diag_no_memory(k->diags);

@@ -55,7 +55,7 @@ void tvm_prove_mark_indices(prover *p, uint32_t at, uint8_t *slots) {
     for (uint32_t o = 0; o < insn->count; o++) {
         if (operands[o].kind != TVM_OPERAND_SLOT) continue;
         const tvm_slot *slot = &p->kernel->slots[operands[o].value];
-        unsigned rank = tvm_slot_is_in_shared(slot->kind) ? tvm_slot_rank(p->program, slot) : 0;
+        unsigned rank = tvm_slot_has_places(slot->kind) ? tvm_slot_rank(p->program, slot) : 0;
         for (unsigned d = 0; d < rank && o + 1 + d < insn->count; d++)
             if (operands[o + 1 + d].kind == TVM_OPERAND_EXPR) mark(p, operands[o + 1 + d].value, slots);
     }

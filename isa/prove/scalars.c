@@ -26,7 +26,7 @@ static bool matters(const prover *p, const tvm_insn *insn) {
     if (class == TVM_CLASS_ORDER || class == TVM_CLASS_SECTION || class == TVM_CLASS_EXIT) return true;
     for (uint32_t o = 0; o < insn->count; o++)
         if (operands[o].kind == TVM_OPERAND_SLOT &&
-            tvm_slot_is_in_shared(p->kernel->slots[operands[o].value].kind))
+            tvm_slot_has_places(p->kernel->slots[operands[o].value].kind))
             return true;
     return false;
 }

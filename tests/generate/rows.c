@@ -40,7 +40,7 @@ static uint32_t slot_of_type(gen *g, const tvm_result_type *type) {
                      .packing = (uint8_t)type->packing,
                      .layout = TVM_NONE};
     if (type->kind == TVM_SLOT_REGISTER) slot.layout = tvm_ir_program_layout(g->program, &type->layout);
-    if (tvm_slot_is_in_shared(type->kind))
+    if (tvm_slot_has_places(type->kind))
         slot.layout = tvm_ir_program_shared_layout(g->program, &type->shared_layout);
     if (type->kind == TVM_SLOT_GLOBAL) {
         slot.rank = (uint8_t)type->rank;

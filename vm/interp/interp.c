@@ -25,7 +25,8 @@ static uint32_t slot_extent(const tvm_ir_program *program, const tvm_slot *slot)
     return extent;
 }
 
-/* Gives every register and shared tensor its place, and every mbarrier its number. False: no memory. */
+/* Gives every register and shared tensor, and those in tensor memory, its place, and every mbarrier its
+ * number. False: no memory. */
 static bool place_tensors(tvm_interp_kernel *k) {
     size_t shared = 0, registers = 0;
     for (uint32_t s = 0; s < k->kernel->slot_count; s++) {
@@ -34,10 +35,11 @@ static bool place_tensors(tvm_interp_kernel *k) {
             k->offsets[s] = k->barrier_count;
             k->barrier_count += slot_extent(k->program, slot);
         }
-        if (slot->kind != TVM_SLOT_REGISTER && slot->kind != TVM_SLOT_SHARED) continue;
+        if (slot->kind != TVM_SLOT_REGISTER && slot->kind != TVM_SLOT_SHARED && slot->kind != TVM_SLOT_TENSOR)
+            continue;
         k->extents[s] = slot_extent(k->program, slot);
         if (slot->view) continue;
-        size_t *offset = slot->kind == TVM_SLOT_SHARED ? &shared : &registers;
+        size_t *offset = slot->kind == TVM_SLOT_REGISTER ? &registers : &shared;
         k->offsets[s] = *offset;
         size_t bytes = (size_t)k->extents[s] * tvm_dtype_container(slot->dtype) + INTERP_SLACK;
         *offset += (bytes + 63) / 64 * 64;

@@ -104,6 +104,18 @@ static uint32_t pending_of(const interp_insn *insn) {
     return info->traits & TVM_TRAIT_PENDING && pending->kind == TVM_OPERAND_CONST ? pending->value : 0;
 }
 
+tvm_status tvm_interp_arrival(interp_context *context, const interp_insn *insn, interp_block *block,
+                              interp_barrier *barrier) {
+    tvm_status status = TVM_OK;
+    if (barrier->missing == 0)
+        return tvm_interp_fail(
+            context, insn,
+            "one arrival more than the phase has, which waits for other blocks' parts of a "
+            "multicast");
+    if (--barrier->missing == 0 && barrier->casts > 0) status = tvm_interp_cast_check(block, barrier, insn);
+    return status == TVM_OK ? tvm_interp_end_phase(block, barrier) : status;
+}
+
 static tvm_status arrive(interp_context *context, const interp_insn *insn, bool may_be_far) {
     interp_barrier *barrier;
     interp_block *block = context->block;
@@ -114,13 +126,7 @@ static tvm_status arrive(interp_context *context, const interp_insn *insn, bool 
     if (status == TVM_OK && interp_sanitized(context))
         status = tvm_sanitize_arrive(context, block, barrier, pending_of(insn));
     if (status != TVM_OK) return status;
-    if (barrier->missing == 0)
-        return tvm_interp_fail(
-            context, insn,
-            "one arrival more than the phase has, which waits for other blocks' parts of a "
-            "multicast");
-    if (--barrier->missing == 0 && barrier->casts > 0) status = tvm_interp_cast_check(block, barrier, insn);
-    return status == TVM_OK ? tvm_interp_end_phase(block, barrier) : status;
+    return tvm_interp_arrival(context, insn, block, barrier);
 }
 
 tvm_status tvm_interp_ARRIVE_BARRIER(interp_context *context, const interp_insn *insn) {

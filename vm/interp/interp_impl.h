@@ -113,6 +113,19 @@ typedef struct interp_copies {
     size_t count, capacity;
 } interp_copies;
 
+/* An mma-tensor or copy-tensor that no commit-tensor of its team has followed: where its tiles begin. */
+typedef struct interp_tensor_work {
+    const interp_insn *insn;
+    bool accumulates;
+    int64_t target[TVM_MAX_RANK], a[TVM_MAX_RANK], b[TVM_MAX_RANK];
+} interp_tensor_work;
+
+/* In the order in which they were started. */
+typedef struct interp_tensor_works {
+    interp_tensor_work *items;
+    size_t count, capacity;
+} interp_tensor_works;
+
 /* A multicast that some blocks have made and others, which it is for, too, have not. */
 typedef struct interp_cast {
     interp_copy copy; /* as the first one made it */
@@ -206,7 +219,8 @@ struct interp_context {
     bool pipelined;       /* in a pipelined loop, where copies are done at once */
     interp_copies stores; /* of store-bulk */
     interp_copies copies; /* of copy-async */
-    uint64_t groups;      /* committed so far: the number of the group that is being filled */
+    interp_tensor_works tensor_works;
+    uint64_t groups; /* committed so far: the number of the group that is being filled */
     tvm_eval_env env;
 };
 
@@ -247,6 +261,16 @@ void tvm_interp_plan_tile(const tvm_interp_kernel *kernel, const tvm_operand *op
 /* Moves the tile, in row-major order, from or to the tensor of a block; a fault where it is not inside. */
 tvm_status tvm_interp_move_tile(interp_context *context, const interp_insn *insn, const interp_tile *tile,
                                 const interp_block *block, bool is_load, void *elements);
+/* The same in parts: where it begins, a fault where it is not inside; what the sanitizer is told; the
+ * elements. */
+tvm_status tvm_interp_find_tile(interp_context *context, const interp_insn *insn, const interp_tile *tile,
+                                int64_t start[TVM_MAX_RANK]);
+struct sanitize_access;
+tvm_status tvm_interp_sanitize_tile_at(interp_context *context, const interp_insn *insn,
+                                       const interp_tile *tile, const int64_t *start,
+                                       const struct sanitize_access *access);
+void tvm_interp_move_tile_at(const interp_block *block, const interp_tile *tile, const int64_t *start,
+                             bool is_load, void *elements);
 /* Its elements in row-major order; a fault where it is not inside of the tensor. */
 tvm_status tvm_interp_load_tile(interp_context *context, const interp_insn *insn, const interp_tile *tile,
                                 void *elements);
@@ -409,6 +433,19 @@ tvm_status tvm_interp_peer(interp_context *context, const interp_insn *insn, uin
 /* The mbarrier that operands[first], with its index, names; a fault where there is none. */
 tvm_status tvm_interp_find_barrier(interp_context *context, const interp_insn *insn, uint32_t first,
                                    interp_barrier **out);
+
+/* One arrival at the mbarrier of a block; the instruction makes it. */
+tvm_status tvm_interp_arrival(interp_context *context, const interp_insn *insn, interp_block *block,
+                              interp_barrier *barrier);
+
+/* ---- tensor memory ---- */
+
+/* Notes what the instruction is to do once the team commits; its tiles begin where the work says. */
+tvm_status tvm_interp_start_tensor_work(interp_context *context, const interp_tensor_work *work);
+/* Does it: of a family each. */
+void tvm_interp_multiply_tensor(const interp_context *context, const interp_tensor_work *work);
+/* At the end of a block: a fault where no commit-tensor follows one. */
+tvm_status tvm_interp_tensor_end(const interp_block *block);
 
 /* ---- copies ---- */
 

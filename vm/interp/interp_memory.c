@@ -371,35 +371,56 @@ tvm_status tvm_interp_load_tile(interp_context *context, const interp_insn *insn
     return tvm_interp_move_tile(context, insn, tile, context->block, true, elements);
 }
 
-tvm_status tvm_interp_move_tile(interp_context *context, const interp_insn *insn, const interp_tile *tile,
-                                const interp_block *block, bool is_load, void *elements) {
-    int64_t start[TVM_MAX_RANK], stride[TVM_MAX_RANK], dense[TVM_MAX_RANK];
+tvm_status tvm_interp_find_tile(interp_context *context, const interp_insn *insn, const interp_tile *tile,
+                                int64_t start[TVM_MAX_RANK]) {
     tvm_status status = tvm_interp_index(context, insn, tile->first, tile->rank, start);
     if (status == TVM_OK)
         status = tvm_interp_inside(context, insn, tile->slot, tile->rank, tile->shape, start, tile->tile_rank,
                                    tile->tile);
-    if (status == TVM_OK) status = tvm_interp_at_byte(context, insn, tile->slot, start[tile->rank - 1]);
-    if (status != TVM_OK) return status;
+    return status == TVM_OK ? tvm_interp_at_byte(context, insn, tile->slot, start[tile->rank - 1]) : status;
+}
+
+static interp_box box_of(const interp_block *block, const interp_tile *tile, const int64_t *start) {
+    int64_t stride[TVM_MAX_RANK], dense[TVM_MAX_RANK];
     tvm_interp_shared_steps(block->kernel, tile->slot, stride);
     tvm_interp_row_major(tile->tile_rank, tile->tile, dense);
     interp_box where =
         tvm_interp_box_make(tile->rank, tile->shape, stride, start, tile->tile_rank, tile->tile, dense);
     tvm_interp_box_split(&where, block->kernel->split[tile->slot], tile->rank, start);
+    return where;
+}
+
+tvm_status tvm_interp_sanitize_tile_at(interp_context *context, const interp_insn *insn,
+                                       const interp_tile *tile, const int64_t *start,
+                                       const sanitize_access *access) {
+    return tvm_interp_box_sanitize(box_of(access->owner, tile, start), context, insn, access);
+}
+
+void tvm_interp_move_tile_at(const interp_block *block, const interp_tile *tile, const int64_t *start,
+                             bool is_load, void *elements) {
+    interp_box where = box_of(block, tile, start);
     interp_width width = interp_shared_width_of(interp_slot(block->kernel, tile->slot)->dtype);
-    if (interp_sanitized(context)) {
+    bool is_shared = interp_slot(block->kernel, tile->slot)->kind == TVM_SLOT_SHARED;
+    if (is_shared) interp_count(block, true, is_load, tvm_interp_box_inside(&where), width.type.bits);
+    tvm_interp_box_move(where, is_load ? INTERP_LOAD : INTERP_STORE, width, interp_tensor(block, tile->slot),
+                        elements);
+}
+
+tvm_status tvm_interp_move_tile(interp_context *context, const interp_insn *insn, const interp_tile *tile,
+                                const interp_block *block, bool is_load, void *elements) {
+    int64_t start[TVM_MAX_RANK];
+    tvm_status status = tvm_interp_find_tile(context, insn, tile, start);
+    if (status == TVM_OK && interp_sanitized(context)) {
         const sanitize_access access = {.owner = block,
                                         .memory = tile->slot,
                                         .tensor = tile->tensor,
                                         .mode = is_load ? SANITIZE_READ : SANITIZE_WRITE,
                                         .actor = tile->tensor == TVM_NONE ? SANITIZE_MMA : SANITIZE_THREADS,
                                         .operand = tile->first};
-        status = tvm_interp_box_sanitize(where, context, insn, &access);
-        if (status != TVM_OK) return status;
+        status = tvm_interp_sanitize_tile_at(context, insn, tile, start, &access);
     }
-    interp_count(block, true, is_load, tvm_interp_box_inside(&where), width.type.bits);
-    tvm_interp_box_move(where, is_load ? INTERP_LOAD : INTERP_STORE, width, interp_tensor(block, tile->slot),
-                        elements);
-    return TVM_OK;
+    if (status == TVM_OK) tvm_interp_move_tile_at(block, tile, start, is_load, elements);
+    return status;
 }
 
 static tvm_status move_shared(interp_context *context, const interp_insn *insn, interp_direction way) {
@@ -419,7 +440,8 @@ static tvm_status move_shared(interp_context *context, const interp_insn *insn, 
     tvm_interp_box_split(&where, plan->split, plan->rank, start);
     status = sanitize_tile(context, insn, where, way == INTERP_LOAD ? SANITIZE_READ : SANITIZE_WRITE);
     if (status != TVM_OK) return status;
-    interp_count(block, true, way == INTERP_LOAD, tvm_interp_box_inside(&where), plan->width.type.bits);
+    if (interp_slot(block->kernel, plan->container)->kind == TVM_SLOT_SHARED)
+        interp_count(block, true, way == INTERP_LOAD, tvm_interp_box_inside(&where), plan->width.type.bits);
     tvm_interp_box_move(where, way, plan->width, interp_tensor(block, plan->container),
                         interp_tensor(block, plan->tensor));
     return TVM_OK;
@@ -430,5 +452,22 @@ tvm_status tvm_interp_LOAD_SHARED(interp_context *context, const interp_insn *in
 }
 
 tvm_status tvm_interp_STORE_SHARED(interp_context *context, const interp_insn *insn) {
+    return move_shared(context, insn, INTERP_STORE);
+}
+
+/* Tensor memory is held as shared memory is. */
+tvm_status tvm_plan_LOAD_TENSOR(tvm_interp_kernel *kernel, interp_insn *insn, tvm_diags *diags) {
+    return tvm_plan_LOAD_SHARED(kernel, insn, diags);
+}
+
+tvm_status tvm_plan_STORE_TENSOR(tvm_interp_kernel *kernel, interp_insn *insn, tvm_diags *diags) {
+    return tvm_plan_STORE_SHARED(kernel, insn, diags);
+}
+
+tvm_status tvm_interp_LOAD_TENSOR(interp_context *context, const interp_insn *insn) {
+    return move_shared(context, insn, INTERP_LOAD);
+}
+
+tvm_status tvm_interp_STORE_TENSOR(interp_context *context, const interp_insn *insn) {
     return move_shared(context, insn, INTERP_STORE);
 }

@@ -1,4 +1,4 @@
-/* mma. */
+/* mma and mma-tensor. */
 #include "interp_impl.h"
 #include "sanitize.h"
 
@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "interp_vector.h"
-#include "mma.h"
+#include "tensor_memory.h"
 
 /* An operand: a register tensor is dense as it is, a tile of a shared tensor is gathered to scratch memory.
  */
@@ -26,6 +26,8 @@ typedef struct mma_plan {
     tvm_mma mma;
     mma_operand a, b;
     tvm_interp_factor factor;
+    interp_tile d; /* of mma-tensor, and its place in scratch memory */
+    size_t d_at;
     bool as_floats;     /* tvm_interp_mma does not read their types */
     size_t sums, parts; /* of f16 sums, places of the sums in f32 and of a's part of a step */
     float scale[256];   /* of the codes of scales */
@@ -143,32 +145,38 @@ static void multiply_scales(const mma_plan *plan, bool is_a, uint32_t matrices, 
         }
 }
 
-/* The operand's matrices, dense. */
-static tvm_status read_operand(interp_context *context, const interp_insn *insn, bool is_a,
-                               const void **out) {
-    const mma_plan *plan = insn->plan;
+/* The operand's matrices, dense; those of a tile have been loaded to scratch memory. */
+static const void *make_dense(const mma_plan *plan, const interp_block *block, bool is_a) {
     const tvm_mma *mma = &plan->mma;
     const tvm_mma_source *source = is_a ? &mma->a : &mma->b;
     const mma_operand *operand = is_a ? &plan->a : &plan->b;
-    const interp_block *block = context->block;
     uint32_t rows = is_a ? mma->m : mma->k, columns = is_a ? mma->k : mma->n;
     uint32_t matrices = tvm_mma_matrices(source);
-    *out = interp_tensor(block, operand->slot);
+    const void *dense = interp_tensor(block, operand->slot);
     if (source->is_shared) {
-        void *tile = block->scratch + operand->loaded, *to = block->scratch + operand->gathered;
-        tvm_status status = tvm_interp_load_tile(context, insn, &operand->tile, tile);
-        if (status != TVM_OK) return status;
-        gather(to, tile, operand->bytes, matrices, source->batch_stride, rows,
+        void *to = block->scratch + operand->gathered;
+        gather(to, block->scratch + operand->loaded, operand->bytes, matrices, source->batch_stride, rows,
                is_a ? source->other_stride : source->k_stride, columns,
                is_a ? source->k_stride : source->other_stride);
-        *out = to;
+        dense = to;
     }
-    if (!plan->as_floats) return TVM_OK;
+    if (!plan->as_floats) return dense;
     float *floats = (float *)(void *)(block->scratch + operand->floats);
-    to_floats(operand, *out, (size_t)matrices * rows * columns, floats);
+    to_floats(operand, dense, (size_t)matrices * rows * columns, floats);
     if (mma->scaling) multiply_scales(plan, is_a, matrices, interp_tensor(block, operand->scales), floats);
-    *out = floats;
-    return TVM_OK;
+    return floats;
+}
+
+static tvm_status read_operand(interp_context *context, const interp_insn *insn, bool is_a,
+                               const void **out) {
+    const mma_plan *plan = insn->plan;
+    const mma_operand *operand = is_a ? &plan->a : &plan->b;
+    tvm_status status = TVM_OK;
+    if (is_a ? plan->mma.a.is_shared : plan->mma.b.is_shared)
+        status =
+            tvm_interp_load_tile(context, insn, &operand->tile, context->block->scratch + operand->loaded);
+    if (status == TVM_OK) *out = make_dense(plan, context->block, is_a);
+    return status;
 }
 
 /* ---- products ---- */
@@ -249,4 +257,91 @@ tvm_status tvm_interp_MMA(interp_context *context, const interp_insn *insn) {
                      (const uint8_t *)b + tvm_mma_matrix(mma, &mma->b, i) * size_b, result + i * size_c,
                      block->scratch);
     return TVM_OK;
+}
+
+/* ---- mma-tensor ---- */
+
+/* A tile in shared or tensor memory, whose elements are gathered alike. */
+static tvm_mma_source source_of(const tvm_tensor_tile *tile, bool is_a) {
+    bool k_first = tile->is_transposed == is_a;
+    return (tvm_mma_source){.slot = tile->tensor->value,
+                            .rank = 2,
+                            .tensor = tile->tensor,
+                            .is_shared = true,
+                            .is_transposed = tile->is_transposed,
+                            .tile_rank = 2,
+                            .tile = {tile->tile[0], tile->tile[1]},
+                            .k_stride = k_first ? tile->tile[1] : 1,
+                            .other_stride = k_first ? 1 : tile->tile[1]};
+}
+
+tvm_status tvm_plan_MMA_TENSOR(tvm_interp_kernel *k, interp_insn *insn, tvm_diags *diags) {
+    mma_plan *plan = insn->plan = calloc(1, sizeof *plan);
+    if (!plan) return tvm_diag_no_memory(diags);
+    tvm_tensor_mma t;
+    tvm_tensor_mma_read(k->program, k->kernel, insn->operands, &t);
+    plan->mma = (tvm_mma){.a = source_of(&t.a, true),
+                          .b = source_of(&t.b, false),
+                          .types = t.types,
+                          .batch = 1,
+                          .m = t.m,
+                          .n = t.n,
+                          .k = t.k};
+    plan_types(plan);
+    size_t scratch = 0;
+    take_place(&scratch, tvm_interp_mma_scratch(t.m, t.k));
+    plan_operand(k, insn, &plan->mma.a, t.types->a, (size_t)t.m * t.k, &scratch, &plan->a);
+    plan_operand(k, insn, &plan->mma.b, t.types->b, (size_t)t.k * t.n, &scratch, &plan->b);
+    tvm_interp_plan_tile(k, insn->operands, 0, 2, t.d.tile, &plan->d);
+    plan->d_at = take_place(&scratch, (size_t)t.m * t.n * tvm_dtype_container(t.types->c));
+    tvm_interp_need_scratch(k, scratch);
+    return TVM_OK;
+}
+
+/* What the tensor core does with the tile until the team has waited for it. */
+static tvm_status sanitize_tensor(interp_context *context, const interp_insn *insn, const interp_tile *tile,
+                                  const int64_t *start, sanitize_mode mode, bool updates) {
+    const sanitize_access access = {.owner = context->block,
+                                    .memory = tile->slot,
+                                    .tensor = TVM_NONE,
+                                    .mode = mode,
+                                    .updates = updates,
+                                    .actor = SANITIZE_TENSOR};
+    return interp_sanitized(context) ? tvm_interp_sanitize_tile_at(context, insn, tile, start, &access)
+                                     : TVM_OK;
+}
+
+tvm_status tvm_interp_MMA_TENSOR(interp_context *context, const interp_insn *insn) {
+    const mma_plan *plan = insn->plan;
+    interp_tensor_work work = {.insn = insn, .accumulates = true};
+    tvm_tensor_mma t;
+    tvm_scalar adds = {.i = 1};
+    tvm_tensor_mma_read(context->block->kernel->program, context->block->kernel->kernel, insn->operands, &t);
+    tvm_status status = tvm_interp_find_tile(context, insn, &plan->d, work.target);
+    if (status == TVM_OK) status = tvm_interp_find_tile(context, insn, &plan->a.tile, work.a);
+    if (status == TVM_OK) status = tvm_interp_find_tile(context, insn, &plan->b.tile, work.b);
+    if (status == TVM_OK && t.accumulate->kind == TVM_OPERAND_EXPR)
+        status = tvm_interp_evaluate(context, insn, t.accumulate->value, &adds);
+    work.accumulates = adds.i != 0;
+    if (status == TVM_OK)
+        status = sanitize_tensor(context, insn, &plan->a.tile, work.a, SANITIZE_READ, false);
+    if (status == TVM_OK)
+        status = sanitize_tensor(context, insn, &plan->b.tile, work.b, SANITIZE_READ, false);
+    if (status == TVM_OK)
+        status = sanitize_tensor(context, insn, &plan->d, work.target, SANITIZE_WRITE, work.accumulates);
+    return status == TVM_OK ? tvm_interp_start_tensor_work(context, &work) : status;
+}
+
+void tvm_interp_multiply_tensor(const interp_context *context, const interp_tensor_work *work) {
+    const mma_plan *plan = work->insn->plan;
+    const interp_block *block = context->block;
+    uint8_t *d = block->scratch + plan->d_at;
+    tvm_interp_move_tile_at(block, &plan->a.tile, work->a, true, block->scratch + plan->a.loaded);
+    tvm_interp_move_tile_at(block, &plan->b.tile, work->b, true, block->scratch + plan->b.loaded);
+    if (work->accumulates)
+        tvm_interp_move_tile_at(block, &plan->d, work->target, true, d);
+    else
+        memset(d, 0, (size_t)plan->mma.m * plan->mma.n * tvm_dtype_container(plan->mma.types->c));
+    add_products(plan, make_dense(plan, block, true), make_dense(plan, block, false), d, block->scratch);
+    tvm_interp_move_tile_at(block, &plan->d, work->target, false, d);
 }

@@ -254,6 +254,7 @@ static void reset_context(interp_context *context) {
     context->state = context->role == TVM_NONE ? INTERP_READY : INTERP_DONE;
     context->copies.count = 0;
     context->stores.count = 0;
+    context->tensor_works.count = 0;
     context->groups = 0;
     memset(context->slots, 0, kernel->slot_count * sizeof *context->slots);
     for (uint32_t p = 0; p < kernel->param_count; p++)
@@ -282,6 +283,7 @@ tvm_status tvm_interp_cluster_go(interp_block *cluster, bool *waits) {
     if (status == TVM_OK) status = tvm_interp_cast_end(cluster);
     for (uint32_t b = 0; b < cluster->cluster_size; b++) {
         if (status == TVM_OK) status = tvm_interp_bulk_end(&cluster[b]);
+        if (status == TVM_OK) status = tvm_interp_tensor_end(&cluster[b]);
         tvm_interp_print_flush(&cluster[b]);
     }
     return status;
@@ -295,6 +297,7 @@ static void block_free(interp_block *block) {
         free(block->contexts[c].loops);
         free(block->contexts[c].copies.items);
         free(block->contexts[c].stores.items);
+        free(block->contexts[c].tensor_works.items);
     }
     free(block->contexts);
     free(block->barriers);

@@ -56,6 +56,7 @@ typedef enum sanitize_actor {
     SANITIZE_COPY,        /* copy-async, until wait-group */
     SANITIZE_STORE_READ,  /* store-bulk of its tile, until wait-bulk */
     SANITIZE_STORE_WRITE, /* and of global memory */
+    SANITIZE_TENSOR,      /* mma-tensor and copy-tensor, until the phase of a commit-tensor has ended */
     SANITIZE_BULK,        /* copy-bulk, until the phase of its mbarrier has ended */
     SANITIZE_DONE         /* ordered by itself, as the copies of a pipelined loop are */
 } sanitize_actor;
@@ -132,6 +133,8 @@ void tvm_sanitize_far(interp_context *context, const interp_insn *insn, const in
 /* A phase has ended, and its copies have come. */
 tvm_status tvm_sanitize_phase(interp_block *block, const interp_barrier *barrier);
 tvm_status tvm_sanitize_wait(interp_context *context, const interp_barrier *barrier);
+/* A commit-tensor arrives: what the team has started before it is done. */
+tvm_status tvm_sanitize_commit(interp_context *context, const interp_barrier *barrier);
 /* Before the reads of a product, which may run on. */
 void tvm_sanitize_mma(interp_context *context);
 void tvm_sanitize_wait_group(interp_context *context, uint64_t retired);

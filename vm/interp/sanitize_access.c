@@ -27,6 +27,8 @@ static uint32_t event_time(sanitizer *s, const interp_context *context, const sa
         return san_context_of(s, context)->stores + 1;
     case SANITIZE_BULK:
         return (uint32_t)access->barrier->phases + 1;
+    case SANITIZE_TENSOR:
+        return san_context_of(s, context)->commits + 1;
     case SANITIZE_DONE:
         return 0;
     case SANITIZE_THREADS:
@@ -56,7 +58,7 @@ bool tvm_sanitize_open(interp_context *context, const interp_insn *insn, const s
                        sanitize_walk *walk) {
     sanitizer *s = context->block->run->sanitizer;
     const tvm_interp_kernel *k = s->kernel;
-    bool shared = interp_slot(k, access->memory)->kind == TVM_SLOT_SHARED;
+    bool shared = interp_slot(k, access->memory)->kind != TVM_SLOT_GLOBAL; /* or in tensor memory */
     uint32_t number = (uint32_t)(insn - k->insns);
     tvm_dtype dtype = interp_slot(k, access->memory)->dtype;
     uintptr_t data = (uintptr_t)(shared ? interp_tensor(access->owner, access->memory)
@@ -165,7 +167,8 @@ static bool make_shared(const sanitizer *s, san_block *block) {
     const tvm_interp_kernel *k = s->kernel;
     bool made = true;
     for (uint32_t slot = 0; slot < k->kernel->slot_count && made; slot++) {
-        if (interp_slot(k, slot)->kind != TVM_SLOT_SHARED || interp_slot(k, slot)->view) continue;
+        unsigned kind = interp_slot(k, slot)->kind;
+        if ((kind != TVM_SLOT_SHARED && kind != TVM_SLOT_TENSOR) || interp_slot(k, slot)->view) continue;
         san_region *region = &block->shared[slot];
         made = tvm_san_region_make(region, k->extents[slot]);
         region->granule = tvm_dtype_container(interp_slot(k, slot)->dtype);
@@ -291,7 +294,7 @@ void tvm_sanitize_cluster(interp_block *cluster) {
             for (uint32_t i = 0; i < context->acquired_count; i++) context->acquired[i].clock.count = 0;
             context->acquired_count = 0;
             context->retired = context->warp_retired = 0;
-            context->stores = context->product_count = 0;
+            context->stores = context->commits = context->product_count = 0;
         }
         for (uint32_t i = 0; i < s->kernel->barrier_count; i++)
             block->barriers[i].arrived.count = block->barriers[i].ended.count = 0;

@@ -42,7 +42,7 @@ void tvm_san_clock_free(san_clock *clock);
 
 /* The actors of a context, in the order of sanitize_actor; those of the mbarriers of a block follow those of
  * its contexts. */
-enum { SAN_ACTORS = SANITIZE_STORE_WRITE + 1 };
+enum { SAN_ACTORS = SANITIZE_TENSOR + 1 };
 
 /* Accesses of one instruction at one time. Number 0 is none. */
 typedef struct san_event {
@@ -100,6 +100,7 @@ typedef struct san_context {
     uint64_t retired;                       /* copy-async groups that wait-group has let go on */
     uint64_t warp_retired;                  /* that sync-warp has shown to the warps */
     uint32_t stores;                        /* store-bulk so far */
+    uint32_t commits;                       /* commit-tensor so far */
     uint32_t products[TVM_MAX_PENDING + 1]; /* times of the latest, a ring */
     uint32_t product_count;
 } san_context;

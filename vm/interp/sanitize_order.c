@@ -173,6 +173,18 @@ tvm_status tvm_sanitize_wait(interp_context *context, const interp_barrier *barr
         s, tvm_san_join(&san_context_of(s, context)->seen, &barrier_of(s, context->block, barrier)->ended));
 }
 
+/* What the products had seen comes before the arrival, too. */
+tvm_status tvm_sanitize_commit(interp_context *context, const interp_barrier *barrier) {
+    sanitizer *s = sanitizer_of(context->block);
+    san_context *own = san_context_of(s, context);
+    san_clock *arrived = &barrier_of(s, context->block, barrier)->arrived;
+    s->now++;
+    own->commits++;
+    return finish(
+        s, tvm_san_join(arrived, &own->seen) &&
+               tvm_san_see(arrived, san_all(san_actor_of(s, context, SANITIZE_TENSOR)), own->commits + 1));
+}
+
 /* ---- what runs on ---- */
 
 void tvm_sanitize_mma(interp_context *context) {
@@ -328,8 +340,9 @@ static void report_reuse(sanitizer *s, const san_block *block, uint32_t insn, ui
     report->hint =
         "wait for the copy, with wait-group, wait-barrier or wait-bulk, and sync, before free-shared";
     snprintf(report->what, sizeof report->what,
-             "alloc-shared may take the memory of %%%s, which %s, line %u, still uses (block (%d,%d,%d))",
-             interp_slot_name(s->kernel, slot), tvm_san_mnemonic(s, s->events[event].insn),
+             "%s may take the memory of %%%s, which %s, line %u, still uses (block (%d,%d,%d))",
+             tvm_san_mnemonic(s, insn), interp_slot_name(s->kernel, slot),
+             tvm_san_mnemonic(s, s->events[event].insn),
              (unsigned)tvm_san_place(s, s->events[event].insn).line, block->index[0], block->index[1],
              block->index[2]);
 }
@@ -355,7 +368,9 @@ tvm_status tvm_sanitize_alloc_shared(interp_context *context, const interp_insn 
     san_region *region = &block->shared[insn->source->result];
     memset(region->cells, 0, region->count * sizeof *region->cells);
     for (uint32_t slot = 0; slot < s->kernel->kernel->slot_count; slot++)
-        if (block->freed[slot]) check_freed(s, block, (uint32_t)(insn - s->kernel->insns), slot);
+        if (block->freed[slot] &&
+            interp_slot(s->kernel, slot)->kind == interp_slot(s->kernel, insn->source->result)->kind)
+            check_freed(s, block, (uint32_t)(insn - s->kernel->insns), slot);
     return TVM_OK;
 }
 

@@ -78,7 +78,9 @@ static void describe(const sanitizer *s, const party *p, uint16_t code, uint32_t
                  maker[2], p->index[0], p->index[1], p->index[2]);
         return;
     }
-    if (is_copy(s, p))
+    if (is_context(s, p) && p->local % SAN_ACTORS == SANITIZE_TENSOR)
+        length = snprintf(out, ROOM, "the tensor core");
+    else if (is_copy(s, p))
         length = snprintf(out, ROOM, "the copy");
     else if (code & SAN_MANY)
         length = snprintf(out, ROOM, "threads of several warps");
@@ -222,7 +224,9 @@ static verdict judge_copy(const sanitize_walk *walk, const party *past, const pa
             "before the next copy";
         return v;
     }
-    v.hint = actor == SANITIZE_BULK         ? "a wait-barrier for the phase of the copy's mbarrier"
+    v.hint = actor == SANITIZE_TENSOR
+                 ? "a commit-tensor after it, and a wait-barrier for the phase of its mbarrier"
+             : actor == SANITIZE_BULK       ? "a wait-barrier for the phase of the copy's mbarrier"
              : actor == SANITIZE_STORE_READ ? "a wait-bulk with read before the tile is written again"
                                             : "a wait-bulk before others use what it stores";
     return v;
@@ -231,8 +235,11 @@ static verdict judge_copy(const sanitize_walk *walk, const party *past, const pa
 static verdict judge(const sanitize_walk *walk, const party *past, const party *now, uint16_t code,
                      uint16_t mine, bool was_write) {
     const sanitizer *s = walk->sanitizer;
-    bool shared = interp_slot(s->kernel, walk->slot)->kind == TVM_SLOT_SHARED;
-    verdict v = {.kind = shared ? SAN_RACE_SHARED : SAN_RACE_GLOBAL};
+    unsigned memory = interp_slot(s->kernel, walk->slot)->kind;
+    bool shared = memory != TVM_SLOT_GLOBAL;
+    verdict v = {.kind = memory == TVM_SLOT_TENSOR ? SAN_RACE_TENSOR
+                         : shared                  ? SAN_RACE_SHARED
+                                                   : SAN_RACE_GLOBAL};
     bool same_block = memcmp(past->index, now->index, sizeof past->index) == 0;
     if (is_copy(s, past)) return judge_copy(walk, past, now, was_write);
     if (!same_block && shared) {
@@ -320,7 +327,9 @@ void tvm_san_undefined(sanitize_walk *walk, uint64_t at, uint16_t mine) {
     if (!report) return;
     report->slot = walk->slot;
     report->hint =
-        "store to every element before it is read; alloc-shared and alloc-global leave them undefined";
+        interp_slot(s->kernel, walk->slot)->kind == TVM_SLOT_TENSOR
+            ? "a store-tensor, or an mma-tensor with accumulate false, before it is read; alloc-tensor leaves it undefined"
+            : "store to every element before it is read; alloc-shared and alloc-global leave them undefined";
     memcpy(report->block, now.index, sizeof report->block);
     name_element(walk, at, report->element);
     describe(s, &now, mine, mine & SAN_THREAD, true, report->who);

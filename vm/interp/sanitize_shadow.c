@@ -61,6 +61,17 @@ static bool is_one_cast(const sanitize_walk *walk, const san_event *event) {
            event->time == now->time && walk->is_cast;
 }
 
+/* What the thread of a team that starts products and copies in tensor memory does there in order (PTX ISA,
+ * "tcgen05 Memory Consistency Model Operations"): a copy before all that follows, sums before more sums. */
+static bool is_in_order(const sanitize_walk *walk, const san_event *event) {
+    const sanitizer *s = walk->sanitizer;
+    const san_event *now = &s->events[walk->event];
+    if (walk->actor != SANITIZE_TENSOR || event->actor != now->actor) return false;
+    unsigned before = s->kernel->insns[event->insn].source->op, op = s->kernel->insns[now->insn].source->op;
+    return before == TVM_OP_COPY_TENSOR ||
+           (op == before && event->mode == SANITIZE_WRITE && walk->mode == SANITIZE_WRITE);
+}
+
 static relation find_relation(const sanitize_walk *walk, uint32_t number) {
     sanitizer *s = walk->sanitizer;
     const interp_context *context = walk->context;
@@ -72,6 +83,7 @@ static relation find_relation(const sanitize_walk *walk, uint32_t number) {
         event->time < tvm_san_seen(&own->seen, san_all(event->actor)))
         return ORDERED;
     if (is_one_cast(walk, event)) return ORDERED;
+    if (is_in_order(walk, event)) return ORDERED;
     if (!same_block) return UNORDERED;
     if (event->time == 0) return ORDERED;
     uint32_t local = event->actor - block->first_actor, actor = local % SAN_ACTORS;

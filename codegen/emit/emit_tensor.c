@@ -1,0 +1,221 @@
+/* Tensor memory but for its products: PTX ISA, "Tensor Memory Allocation and Management Instructions",
+ * "Tensor Memory and Register Load/Store Instructions". */
+#include "emit_tensor.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "analysis.h"
+#include "barrier.h"
+#include "shared_access.h"
+#include "tensor_memory.h"
+#include "tensor_plan.h"
+
+void tvm_emit_tensor_fence(emitter *e, const tvm_insn *insn, unsigned fence) {
+    if (!e->k->tensor.used || !(e->k->tensor.fences[insn - e->k->kernel->insns] & fence)) return;
+    tvm_emit(e, "tcgen05.fence::%s_thread_sync;", fence == TENSOR_FENCE_BEFORE ? "before" : "after");
+}
+
+/* ---- allocation ---- */
+
+static void meet(emitter *e) {
+    tvm_emit(e, "tcgen05.fence::before_thread_sync;");
+    tvm_emit_thread_barrier(e);
+    tvm_emit(e, "tcgen05.fence::after_thread_sync;");
+}
+
+static uint32_t workers(const emitter *e) {
+    uint32_t count = 0;
+    for (uint32_t set = e->k->tensor.workers; set; set &= set - 1) count++;
+    return count;
+}
+
+/* Until then the thread that made the mbarrier fences it, as alloc-barrier does. */
+static void make_mbarrier(emitter *e) {
+    reg first = tvm_pure(e, 'p', "setp.eq.u32 $, %s, 0;", tvm_thread_id(e).name);
+    if (!workers(e)) return;
+    tvm_emit(e, "@%s mbarrier.init.shared.b64 [%s+%u], %u;", first.name, tvm_shared_base(e).name,
+             e->k->tensor.shared + TENSOR_MBARRIER, workers(e));
+    tvm_emit(e, "@%s fence.mbarrier_init.release.cluster;", first.name);
+    tvm_emit(e, "@%s fence.proxy.async.shared::cta;", first.name);
+}
+
+/* The first of them allocates the columns of the whole kernel, by the block's first warp. */
+tvm_status tvm_emit_ALLOC_TENSOR(emitter *e, const tvm_insn *insn) {
+    const tensor_memory *tensor = &e->k->tensor;
+    if (e->tensor_base.name[0]) {
+        if (e->k->slots[insn->result].reuses) meet(e);
+        tvm_explain(e, "allocated before", 0, 0, -1, "");
+        return TVM_OK;
+    }
+    uint32_t behind = tvm_new_label(e);
+    reg warp = tvm_pure(e, 'p', "setp.lt.u32 $, %s, 32;", tvm_thread_id(e).name);
+    tvm_emit(e, "@!%s bra $L%u;", warp.name, behind);
+    tvm_emit(e, "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%s+%u], %u;",
+             tvm_shared_base(e).name, tensor->shared + TENSOR_ADDRESS, tensor->columns);
+    tvm_emit(e, "tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;");
+    make_mbarrier(e);
+    tvm_text_add(&e->body, "$L%u:\n", behind);
+    meet(e);
+    e->tensor_base = tvm_new_r(e);
+    tvm_emit(e, "ld.shared.b32 %s, [%s+%u];", e->tensor_base.name, tvm_shared_base(e).name,
+             tensor->shared + TENSOR_ADDRESS);
+    tvm_explain(e, "tcgen05.alloc, bar.sync", 0, 1, -1, "");
+    return TVM_OK;
+}
+
+tvm_status tvm_emit_FREE_TENSOR(emitter *e, const tvm_insn *insn) {
+    (void)insn;
+    tvm_explain(e, "nothing", 0, 0, -1, "");
+    return TVM_OK;
+}
+
+/* Each team's thread that may have started work arrives once that is done; the first warp waits for them all,
+ * and for the others to come here. */
+static void wait_for_work(emitter *e, reg thread) {
+    reg number = tvm_new_r(e), bit = tvm_new_r(e), works = tvm_new_pred(e), leader = tvm_new_pred(e);
+    uint32_t behind = tvm_new_label(e);
+    tvm_emit(e, "shr.u32 %s, %s, 5;", number.name, thread.name);
+    tvm_emit(e, "shr.u32 %s, %u, %s;", bit.name, (unsigned)e->k->tensor.workers, number.name);
+    tvm_emit(e, "and.b32 %s, %s, 1;", bit.name, bit.name);
+    tvm_emit(e, "setp.eq.u32 %s, %s, 0;", works.name, bit.name);
+    tvm_emit(e, "@%s bra $L%u;", works.name, behind);
+    tvm_emit(e, "elect.sync _|%s, 0xffffffff;", leader.name);
+    tvm_emit(e, "@%s tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%s+%u];",
+             leader.name, tvm_shared_base(e).name, e->k->tensor.shared + TENSOR_MBARRIER);
+    tvm_text_add(&e->body, "$L%u:\n", behind);
+}
+
+void tvm_emit_tensor_end(emitter *e) {
+    if (!e->tensor_base.name[0]) return;
+    uint32_t behind = tvm_new_label(e);
+    reg thread = tvm_new_r(e), first = tvm_new_pred(e), done = tvm_new_pred(e);
+    tvm_emit(e, "mov.u32 %s, %%tid.x;", thread.name); /* not held until here */
+    tvm_emit(e, "setp.lt.u32 %s, %s, 32;", first.name, thread.name);
+    if (workers(e)) wait_for_work(e, thread);
+    tvm_emit(e, "tcgen05.fence::before_thread_sync;");
+    tvm_emit(e, "bar.sync 0;");
+    tvm_emit(e, "@!%s bra $L%u;", first.name, behind);
+    if (workers(e)) {
+        uint32_t again = tvm_new_label(e);
+        tvm_text_add(&e->body, "$L%u:\n", again);
+        tvm_emit(e, "mbarrier.try_wait.parity.shared.b64 %s, [%s+%u], 0;", done.name, tvm_shared_base(e).name,
+                 e->k->tensor.shared + TENSOR_MBARRIER);
+        tvm_emit(e, "@!%s bra $L%u;", done.name, again);
+    }
+    tvm_emit(e, "tcgen05.fence::after_thread_sync;");
+    tvm_emit(e, "tcgen05.dealloc.cta_group::1.sync.aligned.b32 %s, %u;", e->tensor_base.name,
+             e->k->tensor.columns);
+    tvm_text_add(&e->body, "$L%u:\n", behind);
+}
+
+/* ---- addresses: the lane in the upper half, the column in the lower one ---- */
+
+reg tvm_tensor_address(emitter *e, const tvm_operand *tensor) {
+    const tvm_slot *slot = &e->k->kernel->slots[tensor->value];
+    const uint32_t *shape = tvm_slot_shape(e->k->program, slot);
+    unsigned rank = tvm_slot_rank(e->k->program, slot);
+    uint32_t constant = e->k->slots[tensor->value].tensor_column, step = 1;
+    reg address = e->tensor_base;
+    for (unsigned d = rank; d-- > 0;) {
+        uint32_t index = tensor[1 + d].value, divisor = TVM_TENSOR_COLUMN_BITS / slot->dtype.bits;
+        int64_t value;
+        if (d + 2 == rank) {
+            step = tvm_tensor_matrix_columns(e->k->program, slot); /* the lane is 0 */
+            continue;
+        }
+        if (tvm_fact_constant(e->k, index, &value)) {
+            constant += (uint32_t)value * step / (d + 1 == rank ? divisor : 1);
+        } else { /* of columns one element each, as the rule says */
+            reg at = tvm_emit_expr(e, index), next = tvm_new_r(e);
+            if (e->k->kernel->exprs[index].type.bits == 64) {
+                reg narrow = tvm_new_r(e);
+                tvm_emit(e, "cvt.u32.u64 %s, %s;", narrow.name, at.name);
+                at = narrow;
+            }
+            tvm_emit(e, "mad.lo.u32 %s, %s, %u, %s;", next.name, at.name, step, address.name);
+            address = next;
+        }
+        if (d + 2 < rank) step *= shape[d];
+    }
+    if (!constant) return address;
+    reg next = tvm_new_r(e);
+    tvm_emit(e, "add.u32 %s, %s, %u;", next.name, address.name, constant);
+    return next;
+}
+
+/* ---- loads and stores ---- */
+
+/* The warp's lanes, and its columns. */
+static reg warp_address(emitter *e, const tvm_operand *tensor, const tvm_layout *layout) {
+    enum { LANES = 96, LANE = 16 }; /* bits of the thread's number; of the address */
+    unsigned in_column = TVM_TENSOR_COLUMN_BITS / e->k->kernel->slots[tensor->value].dtype.bits;
+    reg address = tvm_tensor_address(e, tensor), own = tvm_new_r(e), column;
+    reg lanes = tvm_pure(e, 'r', "and.b32 $, %s, %u;", tvm_thread_id(e).name, LANES);
+    reg part = tvm_pure(e, 'r', "shl.b32 $, %s, %u;", lanes.name, LANE);
+    reg warp = tvm_pure(e, 'r', "and.b32 $, %s, %u;", tvm_thread_id(e).name, TVM_MAX_THREADS - 32);
+    if (tvm_coordinate_of(e, layout, 1, warp, &column))
+        part = tvm_pure(e, 'r', "add.u32 $, %s, %s;", part.name, tvm_pure_divide(e, column, in_column).name);
+    tvm_emit(e, "add.u32 %s, %s, %s;", own.name, address.name, part.name);
+    return own;
+}
+
+/* How many of the units from the first on one instruction takes: a power of two. */
+static uint32_t units_together(const tvm_tensor_access *access, uint32_t first) {
+    const tvm_tensor_unit *units = &access->units[first];
+    uint32_t count = 1, whole = 1;
+    while (first + count < access->count && count < access->shape->most && units[count].lane == units->lane &&
+           units[count].column == units->column + count * access->shape->columns)
+        count++;
+    while (2 * whole <= count) whole *= 2;
+    return whole;
+}
+
+enum { WORDS_TEXT = 128 * (sizeof(reg) + 2) + 4 };
+
+static void list_words(emitter *e, const tvm_tensor_access *access, uint32_t first, uint32_t count,
+                       uint32_t slot, char text[WORDS_TEXT]) {
+    size_t used = 0;
+    for (uint32_t u = first; u < first + count; u++)
+        for (unsigned w = 0; w < access->shape->words; w++)
+            used += (size_t)snprintf(text + used, WORDS_TEXT - used, "%s%s", used ? ", " : "",
+                                     tvm_slot_word(e, slot, access->units[u].words[w]).name);
+}
+
+static tvm_status move(emitter *e, const tvm_operand *tensor, uint32_t slot, bool loads) {
+    const tvm_layout *layout = tvm_slot_layout(e->k, slot);
+    tvm_tensor_access access;
+    char words[WORDS_TEXT], name[64];
+    uint32_t count, instructions = 0;
+    tvm_tensor_access_find(layout, tvm_slot_dtype(e->k, slot).bits, e->team, &access, NULL);
+    bool guarded = tvm_shared_guard(e, tensor->value, tensor + 1, 2, layout->shape);
+    reg address = warp_address(e, tensor, layout);
+    for (uint32_t u = 0; u < access.count; u += count, instructions++) {
+        const tvm_tensor_unit *unit = &access.units[u];
+        uint32_t plus = (uint32_t)unit->lane << 16 | unit->column;
+        reg at = plus ? word_op(e, "add.u32", address, plus) : address;
+        count = units_together(&access, u);
+        list_words(e, &access, u, count, slot, words);
+        if (loads)
+            tvm_emit(e, "tcgen05.ld.sync.aligned.%s.x%u.b32 {%s}, [%s];", access.shape->name, count, words,
+                     at.name);
+        else
+            tvm_emit(e, "tcgen05.st.sync.aligned.%s.x%u.b32 [%s], {%s};", access.shape->name, count, at.name,
+                     words);
+    }
+    tvm_emit(e, "tcgen05.wait::%s.sync.aligned;", loads ? "ld" : "st");
+    snprintf(name, sizeof name, "tcgen05.%s.%s%s", loads ? "ld" : "st", access.shape->name,
+             guarded ? " guarded" : "");
+    tvm_explain(e, name, 32, instructions, -1, "");
+    return TVM_OK;
+}
+
+tvm_status tvm_emit_LOAD_TENSOR(emitter *e, const tvm_insn *insn) {
+    return move(e, tvm_operands(e->k->kernel, insn), insn->result, true);
+}
+
+tvm_status tvm_emit_STORE_TENSOR(emitter *e, const tvm_insn *insn) {
+    const tvm_operand *operands = tvm_operands(e->k->kernel, insn);
+    uint32_t source = 1 + tvm_slot_rank(e->k->program, &e->k->kernel->slots[operands->value]);
+    return move(e, operands, operands[source].value, false);
+}

@@ -1,0 +1,154 @@
+/* Rules of tensor memory. */
+#include "rules.h"
+#include "tensor_memory.h"
+
+tvm_status tvm_rule_ALLOC_TENSOR(const tvm_rule *rule) {
+    tvm_result_type *type = rule->type;
+    const tvm_shared_layout *layout = &type->shared_layout;
+    tvm_shared_layout plain;
+    if (type->dtype.kind == TVM_KIND_NONE || !type->has_layout)
+        return tvm_refuse(rule->why, "expected a type and a shape for the result");
+    unsigned bits = type->dtype.bits, rank = layout->rank;
+    if (bits != 8 && bits != 16 && bits != 32)
+        return tvm_refuse(rule->why, "type %s, expected elements of 8, 16 or 32 bits",
+                          TVM_DTYPE_TEXT(type->dtype));
+    if (tvm_shared_layout_row_major(rank, layout->shape, &plain, NULL) != TVM_OK ||
+        !tvm_shared_layout_equal(&plain, layout))
+        return tvm_refuse(rule->why, "the tensor is not in row-major order");
+    if (rank < 2 || layout->shape[rank - 2] != TVM_TENSOR_LANES)
+        return tvm_refuse(rule->why,
+                          "shape %s, expected [.., %d, n]: the last but one dimension is the lanes",
+                          TVM_SHAPE_TEXT(rank, layout->shape), TVM_TENSOR_LANES);
+    if (layout->shape[rank - 1] * bits % TVM_TENSOR_COLUMN_BITS != 0)
+        return tvm_refuse(rule->why, "%u elements of %u bits in a lane, expected whole columns of %d bits",
+                          layout->shape[rank - 1], bits, TVM_TENSOR_COLUMN_BITS);
+    type->kind = TVM_SLOT_TENSOR;
+    return TVM_OK;
+}
+
+tvm_status tvm_rule_FREE_TENSOR(const tvm_rule *rule) {
+    return tvm_rule_nothing(rule);
+}
+
+/* A tile of all lanes, from a whole column on. */
+static tvm_status check_tile(const tvm_rule *rule, unsigned entry, const uint32_t tile[2]) {
+    const tvm_slot *slot = tvm_rule_slot(rule, entry);
+    const tvm_operand *indices = rule->operands + rule->at[entry] + 1;
+    unsigned rank = tvm_slot_rank(rule->program, slot), whole = TVM_TENSOR_COLUMN_BITS / slot->dtype.bits;
+    int64_t lane, column;
+    tvm_status status = tvm_rule_tile(rule, entry, 2, tile);
+    if (status != TVM_OK) return status;
+    if (tile[0] != TVM_TENSOR_LANES || !tvm_rule_integer(rule, indices[rank - 2].value, &lane) || lane != 0)
+        return tvm_refuse(rule->why, "a tile of %s has all %d lanes, from lane 0 on, not %u",
+                          TVM_RULE_NAME(rule, entry), TVM_TENSOR_LANES, tile[0]);
+    bool known = tvm_rule_integer(rule, indices[rank - 1].value, &column);
+    if (tile[1] % whole || (known && column % whole) || (whole > 1 && !known))
+        return tvm_refuse(
+            rule->why,
+            "a tile of %s is whole columns of %d bits: expected multiples of %u elements, from a constant "
+            "index on",
+            TVM_RULE_NAME(rule, entry), TVM_TENSOR_COLUMN_BITS, whole);
+    return TVM_OK;
+}
+
+/* What the threads hold of the tile. Where layouts are left out the shape alone is known yet. */
+static tvm_status check_access(const tvm_rule *rule, const tvm_layout *layout) {
+    tvm_tensor_access access;
+    tvm_why why = {""};
+    if (layout->rank != 2)
+        return tvm_refuse(rule->why, "shape %s, expected a matrix",
+                          TVM_SHAPE_TEXT(layout->rank, layout->shape));
+    tvm_status status = check_tile(rule, 0, layout->shape);
+    if (status != TVM_OK || rule->type->open) return status;
+    if (tvm_tensor_access_find(layout, tvm_rule_slot(rule, 0)->dtype.bits, rule->team, &access, &why) ==
+        TVM_OK)
+        return TVM_OK;
+    return tvm_refuse(rule->why, "%s", why.text);
+}
+
+tvm_status tvm_rule_LOAD_TENSOR(const tvm_rule *rule) {
+    tvm_status status = tvm_rule_register(rule, tvm_rule_slot(rule, 0)->dtype, NULL);
+    return status == TVM_OK ? check_access(rule, &rule->type->layout) : status;
+}
+
+static tvm_status same_type(const tvm_rule *rule, unsigned a, unsigned b) {
+    tvm_dtype x = tvm_rule_slot(rule, a)->dtype, y = tvm_rule_slot(rule, b)->dtype;
+    if (tvm_dtype_same(x, y)) return TVM_OK;
+    return tvm_refuse(rule->why, "%s has type %s, expected %s as %s", TVM_RULE_NAME(rule, b),
+                      TVM_DTYPE_TEXT(y), TVM_DTYPE_TEXT(x), TVM_RULE_NAME(rule, a));
+}
+
+tvm_status tvm_rule_STORE_TENSOR(const tvm_rule *rule) {
+    tvm_status status = same_type(rule, 0, 1);
+    if (status == TVM_OK) status = check_access(rule, tvm_rule_layout(rule, 1));
+    return status == TVM_OK ? tvm_rule_nothing(rule) : status;
+}
+
+/* One instruction copies 32 bytes of each lane (PTX ISA, "tcgen05.cp", .128x256b). */
+tvm_status tvm_rule_COPY_TENSOR(const tvm_rule *rule) {
+    enum { TARGET, SOURCE, TILE };
+    uint32_t rank = tvm_rule_value(rule, TILE), tile[2];
+    tvm_status status = same_type(rule, TARGET, SOURCE);
+    if (status != TVM_OK) return status;
+    if (rank != 2) return tvm_refuse(rule->why, "a tile of %u dimensions, expected 2", rank);
+    for (unsigned d = 0; d < 2; d++) tile[d] = rule->operands[rule->at[TILE] + 1 + d].value;
+    status = check_tile(rule, TARGET, tile);
+    if (status == TVM_OK) status = tvm_rule_tile(rule, SOURCE, 2, tile);
+    if (status != TVM_OK) return status;
+    if (tile[1] * tvm_rule_slot(rule, TARGET)->dtype.bits % (8 * TVM_TENSOR_STEP) != 0)
+        return tvm_refuse(rule->why, "%u elements of a lane, expected a multiple of %d bytes", tile[1],
+                          TVM_TENSOR_STEP);
+    return tvm_rule_nothing(rule);
+}
+
+enum { D, A, B, ACCUMULATE, TRANSPOSE_A };
+
+static tvm_status check_types(const tvm_rule *rule, const tvm_tensor_mma *mma) {
+    tvm_dtype a = tvm_rule_slot(rule, A)->dtype, b = tvm_rule_slot(rule, B)->dtype,
+              d = tvm_rule_slot(rule, D)->dtype;
+    if (!mma->types || (mma->types->sums != TVM_MMA_F32 && mma->types->sums != TVM_MMA_I32))
+        return tvm_refuse(
+            rule->why,
+            "%s of %s and %s of %s with sums of %s, expected f16, bf16, tf32, f32 (read as tf32), f8_e4m3 "
+            "or f8_e5m2 with sums of f32, or i8 or u8 with i32",
+            TVM_RULE_NAME(rule, A), TVM_DTYPE_TEXT(a), TVM_RULE_NAME(rule, B), TVM_DTYPE_TEXT(b),
+            TVM_DTYPE_TEXT(d));
+    return TVM_OK;
+}
+
+/* PTX ISA, "tcgen05 Matrix Shape": of 128 rows and one block. */
+static tvm_status check_extents(const tvm_rule *rule, const tvm_tensor_mma *mma) {
+    enum { COLUMNS = 16, COLUMNS_MAX = 256 };
+    uint32_t step = TVM_TENSOR_STEP * 8 / tvm_rule_slot(rule, A)->dtype.bits;
+    if (mma->n % COLUMNS || mma->n > COLUMNS_MAX)
+        return tvm_refuse(rule->why, "n is %u, expected a multiple of %d up to %d", mma->n, COLUMNS,
+                          COLUMNS_MAX);
+    if (mma->k % step || mma->k > TVM_MAX_TILE_ELEMENTS || mma->k == 0)
+        return tvm_refuse(rule->why, "k is %u, expected a multiple of %u", mma->k, step);
+    return TVM_OK;
+}
+
+tvm_status tvm_rule_MMA_TENSOR(const tvm_rule *rule) {
+    tvm_tensor_mma mma;
+    for (unsigned entry = D; entry <= B; entry++)
+        if (tvm_slot_rank(rule->program, tvm_rule_slot(rule, entry)) < 2)
+            return tvm_refuse(rule->why, "%s is no matrix", TVM_RULE_NAME(rule, entry));
+    tvm_tensor_mma_read(rule->program, rule->kernel, rule->operands, &mma);
+    tvm_status status = check_types(rule, &mma);
+    if (status == TVM_OK) status = check_extents(rule, &mma);
+    if (status != TVM_OK) return status;
+    if (mma.a.is_transposed && !mma.a.is_shared)
+        return tvm_refuse(rule->why, "transpose_a is of a tile in shared memory, a is in tensor memory");
+    if (tvm_rule_is_given(rule, ACCUMULATE) && tvm_rule_expr_type(rule, ACCUMULATE).kind != TVM_KIND_BOOL)
+        return tvm_refuse(rule->why, "accumulate has type %s, expected bool",
+                          TVM_DTYPE_TEXT(tvm_rule_expr_type(rule, ACCUMULATE)));
+    status = check_tile(rule, D, mma.d.tile);
+    if (status == TVM_OK)
+        status = mma.a.is_shared ? tvm_rule_tile(rule, A, 2, mma.a.tile) : check_tile(rule, A, mma.a.tile);
+    if (status == TVM_OK) status = tvm_rule_tile(rule, B, 2, mma.b.tile);
+    return status == TVM_OK ? tvm_rule_nothing(rule) : status;
+}
+
+tvm_status tvm_rule_COMMIT_TENSOR(const tvm_rule *rule) {
+    return tvm_rule_barrier_index(rule, 0);
+}

@@ -1,0 +1,73 @@
+/* Tensor memory: 128 lanes of 512 columns, 32 bits each, of a block (PTX ISA, "Tensor Memory"). A tensor
+ * there has shape [.., 128, n]: the last but one dimension is the lane, elements of the last one lie one
+ * behind the other in columns, as many in a column as 32 bits have, and matrices of the leading dimensions
+ * stand beside each other. */
+#ifndef TVM_ISA_TENSOR_MEMORY_H
+#define TVM_ISA_TENSOR_MEMORY_H
+
+#include "mma.h"
+#include "program.h"
+
+enum { TVM_TENSOR_LANES = 128, TVM_TENSOR_COLUMNS = 512, TVM_TENSOR_COLUMN_BITS = 32 };
+
+/* Columns of one matrix of a slot of kind TENSOR, and of all of them: a multiple of 8. */
+uint32_t tvm_tensor_matrix_columns(const tvm_ir_program *program, const tvm_slot *slot);
+uint32_t tvm_tensor_columns(const tvm_ir_program *program, const tvm_slot *slot);
+
+/* ---- loads and stores ---- */
+
+/* A shape of tcgen05.ld and tcgen05.st (PTX ISA, "Tensor Memory Load and Store Instructions"): the lanes and
+ * columns that one of them takes at least, and the registers of a thread for these. */
+typedef struct tvm_tensor_shape {
+    const char *name;
+    uint8_t lanes, columns, words;
+    uint8_t most; /* times that one instruction takes it, along the columns */
+} tvm_tensor_shape;
+
+/* What one such shape takes: from which lane of the warp's 32 on, from which column on of those of the warp,
+ * and which words of a thread's elements are its registers. */
+enum { TVM_TENSOR_UNIT_WORDS = 4 };
+typedef struct tvm_tensor_unit {
+    uint16_t lane, column;
+    uint16_t words[TVM_TENSOR_UNIT_WORDS];
+} tvm_tensor_unit;
+
+typedef struct tvm_tensor_access {
+    const tvm_tensor_shape *shape;
+    uint32_t count;
+    tvm_tensor_unit units[TVM_TENSOR_COLUMNS]; /* by lane, then by column */
+} tvm_tensor_access;
+
+/* How the threads of a team load or store a tile of all lanes, of elements of so many bits, that they have in
+ * the layout. Warp w reaches the lanes from 32 * (w mod 4) on alone. TVM_INVALID: no instruction does it so.
+ */
+tvm_status tvm_tensor_access_find(const tvm_layout *layout, unsigned bits, tvm_team team,
+                                  tvm_tensor_access *out, tvm_why *why);
+/* The layout of a tile of `columns` elements that the threads of the team have when none is written: each
+ * thread a lane, of each warpgroup its part of the columns. */
+tvm_status tvm_tensor_layout(uint32_t columns, tvm_team team, tvm_layout *out, tvm_why *why);
+
+/* ---- products ---- */
+
+/* An operand, its index behind it, and the tile there. */
+typedef struct tvm_tensor_tile {
+    const tvm_operand *tensor;
+    uint32_t tile[2];
+    bool is_shared, is_transposed;
+} tvm_tensor_tile;
+
+typedef struct tvm_tensor_mma {
+    tvm_tensor_tile d, a, b;
+    const tvm_operand *accumulate; /* of kind EXPR, or NONE: it adds */
+    uint32_t m, n, k;
+    const tvm_mma_types *types; /* NULL: there are none such */
+} tvm_tensor_mma;
+
+/* Reads the operands of an mma-tensor, whose tensors have two dimensions at least. */
+void tvm_tensor_mma_read(const tvm_ir_program *program, const tvm_ir_kernel *kernel,
+                         const tvm_operand *operands, tvm_tensor_mma *out);
+
+/* Bytes along k of one instruction. */
+enum { TVM_TENSOR_STEP = 32 };
+
+#endif

@@ -1,0 +1,119 @@
+/* Tensor memory: what the tensor core does there, mma-tensor and copy-tensor, is done when the team commits
+ * it, not before, so that who reads too early finds what was there before. */
+#include "interp_impl.h"
+#include "sanitize.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+INTERP_NO_PLAN(ALLOC_TENSOR)
+
+/* As alloc-shared: all ones. */
+tvm_status tvm_interp_ALLOC_TENSOR(interp_context *context, const interp_insn *insn) {
+    const tvm_interp_kernel *k = context->block->kernel;
+    uint32_t result = insn->source->result;
+    tvm_dtype type = interp_slot(k, result)->dtype;
+    tvm_interp_fill(type, interp_tensor(context->block, result), k->extents[result],
+                    UINT64_MAX >> (64 - type.bits));
+    return interp_sanitized(context) ? tvm_sanitize_alloc_shared(context, insn) : TVM_OK;
+}
+
+INTERP_NO_PLAN(FREE_TENSOR)
+
+tvm_status tvm_interp_FREE_TENSOR(interp_context *context, const interp_insn *insn) {
+    if (interp_sanitized(context)) tvm_sanitize_free_shared(context, insn);
+    return TVM_OK;
+}
+
+/* ---- what a commit-tensor follows ---- */
+
+tvm_status tvm_interp_start_tensor_work(interp_context *context, const interp_tensor_work *work) {
+    interp_tensor_works *works = &context->tensor_works;
+    if (works->count >= INTERP_MAX_COPIES)
+        return tvm_interp_fail(context, work->insn, "more than %d that no commit-tensor follows",
+                               INTERP_MAX_COPIES);
+    if (works->count == works->capacity) {
+        size_t capacity = works->capacity ? 2 * works->capacity : 16;
+        interp_tensor_work *items = realloc(works->items, capacity * sizeof *items);
+        if (!items) return tvm_interp_no_memory(context->block->run);
+        works->items = items;
+        works->capacity = capacity;
+    }
+    works->items[works->count++] = *work;
+    return TVM_OK;
+}
+
+tvm_status tvm_interp_tensor_end(const interp_block *block) {
+    for (uint32_t c = 0; c < block->context_count; c++)
+        if (block->contexts[c].tensor_works.count > 0)
+            return tvm_interp_fail(&block->contexts[c], block->contexts[c].tensor_works.items[0].insn,
+                                   "the block ends without a commit-tensor after it");
+    return TVM_OK;
+}
+
+/* ---- copy-tensor ---- */
+
+typedef struct copy_plan {
+    interp_tile to, from;
+} copy_plan;
+
+tvm_status tvm_plan_COPY_TENSOR(tvm_interp_kernel *k, interp_insn *insn, tvm_diags *diags) {
+    copy_plan *plan = insn->plan = calloc(1, sizeof *plan);
+    if (!plan) return tvm_diag_no_memory(diags);
+    uint32_t source = 1 + tvm_slot_rank(k->program, interp_slot(k, insn->operands[0].value));
+    uint32_t at = source + 1 + tvm_slot_rank(k->program, interp_slot(k, insn->operands[source].value));
+    const uint32_t tile[2] = {insn->operands[at + 1].value, insn->operands[at + 2].value};
+    tvm_interp_plan_tile(k, insn->operands, 0, 2, tile, &plan->to);
+    tvm_interp_plan_tile(k, insn->operands, source, 2, tile, &plan->from);
+    size_t bytes = tvm_dtype_container(interp_slot(k, plan->to.slot)->dtype);
+    tvm_interp_need_scratch(k, (size_t)tile[0] * tile[1] * bytes + INTERP_SLACK);
+    return TVM_OK;
+}
+
+static tvm_status sanitize_copy(interp_context *context, const interp_tensor_work *work) {
+    const copy_plan *plan = work->insn->plan;
+    sanitize_access access = {.owner = context->block,
+                              .memory = plan->from.slot,
+                              .tensor = TVM_NONE,
+                              .mode = SANITIZE_READ,
+                              .actor = SANITIZE_TENSOR};
+    tvm_status status = tvm_interp_sanitize_tile_at(context, work->insn, &plan->from, work->a, &access);
+    access.memory = plan->to.slot;
+    access.mode = SANITIZE_WRITE;
+    return status == TVM_OK
+               ? tvm_interp_sanitize_tile_at(context, work->insn, &plan->to, work->target, &access)
+               : status;
+}
+
+tvm_status tvm_interp_COPY_TENSOR(interp_context *context, const interp_insn *insn) {
+    const copy_plan *plan = insn->plan;
+    interp_tensor_work work = {.insn = insn};
+    tvm_status status = tvm_interp_find_tile(context, insn, &plan->to, work.target);
+    if (status == TVM_OK) status = tvm_interp_find_tile(context, insn, &plan->from, work.a);
+    if (status == TVM_OK && interp_sanitized(context)) status = sanitize_copy(context, &work);
+    return status == TVM_OK ? tvm_interp_start_tensor_work(context, &work) : status;
+}
+
+static void perform_copy(const interp_context *context, const interp_tensor_work *work) {
+    const copy_plan *plan = work->insn->plan;
+    tvm_interp_move_tile_at(context->block, &plan->from, work->a, true, context->block->scratch);
+    tvm_interp_move_tile_at(context->block, &plan->to, work->target, false, context->block->scratch);
+}
+
+/* ---- commit-tensor ---- */
+
+INTERP_NO_PLAN(COMMIT_TENSOR)
+
+tvm_status tvm_interp_COMMIT_TENSOR(interp_context *context, const interp_insn *insn) {
+    interp_tensor_works *works = &context->tensor_works;
+    interp_barrier *barrier;
+    tvm_status status = tvm_interp_find_barrier(context, insn, 0, &barrier);
+    if (status != TVM_OK) return status;
+    for (size_t i = 0; i < works->count; i++) {
+        bool is_copy = works->items[i].insn->source->op == TVM_OP_COPY_TENSOR;
+        (is_copy ? perform_copy : tvm_interp_multiply_tensor)(context, &works->items[i]);
+    }
+    works->count = 0;
+    if (interp_sanitized(context)) status = tvm_sanitize_commit(context, barrier);
+    return status == TVM_OK ? tvm_interp_arrival(context, insn, context->block, barrier) : status;
+}
