@@ -2,7 +2,8 @@
  * fewest bank conflicts. The one that alloc-shared has of itself stays where another is no better, and where
  * mma or what is not a plain load, store or copy uses the tensor: ldmatrix, wgmma and the copies of whole
  * tensors are made for it. A tensor whose elements are at computed indices has no swizzle: it lessens no
- * conflict of such elements, and takes instructions for each. */
+ * conflict of such elements, and takes instructions for each. What mma-tensor or copy-tensor reads lies as
+ * matrix descriptors can say it. */
 #include "infer_state.h"
 
 #include "infer_open.h"
@@ -81,6 +82,7 @@ typedef struct tensor_use {
     bool fixed;   /* something uses it that is made for its own layout */
     bool copied;  /* in pieces of 16 bytes */
     bool indexed; /* by tensors of indices: gather, scatter, atomic operations */
+    bool by_core; /* the tensor core reads it by a matrix descriptor */
 } tensor_use;
 
 static bool has_operand(const tvm_infer_state *in, const tvm_insn *insn, uint32_t slot) {
@@ -115,7 +117,9 @@ static void find_use(tvm_infer_state *in, uint32_t slot, tensor_use *use) {
         uint32_t result = tvm_infer_result(in, i);
         uint32_t moved = result != TVM_NONE ? result : registers.count ? registers.slots[0] : TVM_NONE;
         bool alone = registers.count + (result != TVM_NONE) == 1;
-        if (has_indices(in, insn))
+        if (row->effects & TVM_EFFECT_TENSOR)
+            use->by_core = true;
+        else if (has_indices(in, insn))
             use->indexed = true;
         else if (row->class == TVM_CLASS_MOVE && alone && in->layout[moved] != TVM_NONE)
             use->accesses[use->count++] = (tile_access){tvm_infer_layout(in, in->layout[moved]),
@@ -152,6 +156,13 @@ static void decide(tvm_infer_state *in, uint32_t slot, tile_access *accesses) {
     unsigned bytes = in->kernel->slots[slot].dtype.bits / 8;
     if (!bytes || own.rank < 2) return;
     find_use(in, slot, &use);
+    if (use.by_core) {
+        unsigned bits = in->kernel->slots[slot].dtype.bits;
+        if (tvm_shared_layout_for_tensor_core(own.rank, own.shape, bits, &made, NULL) == TVM_OK)
+            in->kernel->slots[slot].layout = tvm_ir_program_shared_layout(in->program, &made);
+        if (in->kernel->slots[slot].layout == TVM_NONE) in->failed = true;
+        return;
+    }
     if (use.fixed || !(use.count || use.indexed)) return;
     unsigned widest = tvm_log2_floor(WIDEST / bytes);
     if (use.indexed && !swizzled(&own, widest, 0, &best)) return;

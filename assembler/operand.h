@@ -56,6 +56,19 @@ bool tvm_asm_at_part(tvm_asm *as);
 /* Does the layout of the tile that is loaded follow from what it is broadcast to? */
 bool tvm_asm_loads_beside(const tvm_asm *as, const tvm_reading *r);
 
+/* ---- the result's type, shape and shared layout (operand_shape.c) ---- */
+
+/* `f32[16, 128]`; `f32[grid.x, n]`; `[4]` */
+bool tvm_asm_read_typed_shape(tvm_asm *as, tvm_reading *r);
+bool tvm_asm_read_global_type(tvm_asm *as, tvm_reading *r);
+bool tvm_asm_read_barriers(tvm_asm *as, tvm_reading *r);
+bool tvm_asm_read_shared_layout(tvm_asm *as, tvm_reading *r);
+/* The shape in row-major order. */
+bool tvm_asm_plain_order(tvm_asm *as, tvm_reading *r);
+/* Is this the shape that was written, if one was? */
+bool tvm_asm_same_shape(tvm_asm *as, const tvm_token *token, const tvm_reading *r, unsigned rank,
+                        const uint32_t *shape);
+
 /* ---- views (operand_view.c) ---- */
 
 /* `[k, n]`: the extents of a view of a global tensor. Left out they are those of what it views. */

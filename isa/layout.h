@@ -219,6 +219,10 @@ tvm_status tvm_shared_layout_row_major(unsigned rank, const uint32_t *shape, tvm
  * several times 128 bytes lie in blocks of columns of 128 bytes, one after the other, as wgmma wants them. */
 tvm_status tvm_shared_layout_auto(unsigned rank, const uint32_t *shape, unsigned bits, tvm_shared_layout *out,
                                   tvm_why *why);
+/* The same of a tensor that mma-tensor or copy-tensor reads: rows of several times 128 bytes in such blocks
+ * whatever the elements' size. */
+tvm_status tvm_shared_layout_for_tensor_core(unsigned rank, const uint32_t *shape, unsigned bits,
+                                             tvm_shared_layout *out, tvm_why *why);
 bool tvm_shared_layout_equal(const tvm_shared_layout *a, const tvm_shared_layout *b);
 /* Element offset of an index vector, swizzle applied. */
 uint32_t tvm_shared_layout_offset(const tvm_shared_layout *layout, const uint32_t *index);

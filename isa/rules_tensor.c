@@ -88,10 +88,14 @@ tvm_status tvm_rule_STORE_TENSOR(const tvm_rule *rule) {
 tvm_status tvm_rule_COPY_TENSOR(const tvm_rule *rule) {
     enum { TARGET, SOURCE, TILE };
     uint32_t rank = tvm_rule_value(rule, TILE), tile[2];
+    const tvm_operand *extents = rule->operands + rule->at[TILE] + 1;
     tvm_status status = same_type(rule, TARGET, SOURCE);
     if (status != TVM_OK) return status;
-    if (rank != 2) return tvm_refuse(rule->why, "a tile of %u dimensions, expected 2", rank);
-    for (unsigned d = 0; d < 2; d++) tile[d] = rule->operands[rule->at[TILE] + 1 + d].value;
+    for (unsigned d = 0; d + 2 < rank; d++)
+        if (extents[d].value != 1)
+            return tvm_refuse(rule->why, "a tile of %u matrices, expected one", extents[d].value);
+    if (rank < 2) return tvm_refuse(rule->why, "a tile of 1 dimension, expected a matrix");
+    for (unsigned d = 0; d < 2; d++) tile[d] = extents[rank - 2 + d].value;
     status = check_tile(rule, TARGET, tile);
     if (status == TVM_OK) status = tvm_rule_tile(rule, SOURCE, 2, tile);
     if (status != TVM_OK) return status;

@@ -210,6 +210,14 @@ tvm_status tvm_shared_layout_auto(unsigned rank, const uint32_t *shape, unsigned
     return row_major(rank, shape, 0, 0, 0, out, why);
 }
 
+tvm_status tvm_shared_layout_for_tensor_core(unsigned rank, const uint32_t *shape, unsigned bits,
+                                             tvm_shared_layout *out, tvm_why *why) {
+    uint64_t row_bytes = rank ? (uint64_t)shape[rank - 1] * bits / 8 : 0;
+    bool blocks = rank >= 2 && bits >= 8 && row_bytes > ATOM_BYTES && row_bytes % ATOM_BYTES == 0;
+    if (blocks && column_blocks(rank, shape, bits / 8, out) == TVM_OK) return TVM_OK;
+    return tvm_shared_layout_auto(rank, shape, bits, out, why);
+}
+
 /* ---- queries ---- */
 
 uint32_t tvm_shared_layout_offset(const tvm_shared_layout *layout, const uint32_t *index) {

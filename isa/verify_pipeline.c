@@ -54,12 +54,6 @@ static void check_use(check *c, const tvm_insn *insn, const tvm_pipeline *around
         if (insn->op == TVM_OP_VIEW_SHARED || c->kernel->slots[operands[o].value].view)
             tvm_verify_error(c->state, insn, "'%s' is filled by a pipelined loop: expected no view of it",
                              name_of(c, operands[o].value));
-        else if (tvm_op(insn->op)->effects & TVM_EFFECT_TENSOR)
-            tvm_verify_error(
-                c->state, insn,
-                "'%s' is filled by a pipelined loop, which does not wait for %s: expected a ring of "
-                "mbarriers",
-                name_of(c, operands[o].value), tvm_op(insn->op)->mnemonic);
         else if (!(around && tvm_pipeline_fills(around, operands[o].value)))
             tvm_verify_error(c->state, insn, "'%s' is filled by a pipelined loop: expected its use there",
                              name_of(c, operands[o].value));

@@ -145,7 +145,8 @@ tvm_status tvm_emit_COPY_TENSOR(emitter *e, const tvm_insn *insn) {
         target + 1 + tvm_slot_rank(e->k->program, &e->k->kernel->slots[target->value]);
     const tvm_operand *extents =
         source + 1 + tvm_slot_rank(e->k->program, &e->k->kernel->slots[source->value]);
-    const uint32_t tile[2] = {extents[1].value, extents[2].value};
+    const tvm_operand *last = extents + extents->value; /* of which two are not 1 */
+    const uint32_t tile[2] = {last[-1].value, last->value};
     tensor_matrix matrix;
     bool guarded = tvm_shared_guard(e, target->value, target + 1, 2, tile);
     guarded = tvm_shared_guard(e, source->value, source + 1, 2, tile) || guarded;

@@ -96,7 +96,8 @@ const char *tvm_tensor_matrix_find(kernel_state *k, const tvm_operand *tensor, c
     if (!linear) return layout;
     if (of->swizzle_bits && (of->swizzle_bits > 3 || of->swizzle_shift != 3 ||
                              (UINT32_C(1) << of->swizzle_base) * out->tile.bytes != PIECE))
-        return "the tensor's swizzle is not one of tcgen05's, of 16 bytes in rows of 32, 64 or 128: leave its layout out";
+        return "the tensor's swizzle is not one of tcgen05's, of 16 bytes in rows of 32, 64 or 128: leave its layout "
+               "out";
     if (!along_k(out) && !transposed(out)) return layout;
     return begins_well(out) && is_in_field(out->leading) && is_in_field(out->stride) ? NULL : layout;
 }

@@ -62,7 +62,8 @@ tvm_status tvm_plan_COPY_TENSOR(tvm_interp_kernel *k, interp_insn *insn, tvm_dia
     if (!plan) return tvm_diag_no_memory(diags);
     uint32_t source = 1 + tvm_slot_rank(k->program, interp_slot(k, insn->operands[0].value));
     uint32_t at = source + 1 + tvm_slot_rank(k->program, interp_slot(k, insn->operands[source].value));
-    const uint32_t tile[2] = {insn->operands[at + 1].value, insn->operands[at + 2].value};
+    at += insn->operands[at].value; /* the last of the extents, of which two are not 1 */
+    const uint32_t tile[2] = {insn->operands[at - 1].value, insn->operands[at].value};
     tvm_interp_plan_tile(k, insn->operands, 0, 2, tile, &plan->to);
     tvm_interp_plan_tile(k, insn->operands, source, 2, tile, &plan->from);
     size_t bytes = tvm_dtype_container(interp_slot(k, plan->to.slot)->dtype);

@@ -263,6 +263,9 @@ static verdict judge(const sanitize_walk *walk, const party *past, const party *
             "an arrive-barrier after the one and a wait-barrier before the other; sync is the team's alone";
     } else if (is_copy(s, now) && is_far(s, now)) {
         v.hint = "an arrive-barrier with rank behind it and a wait-barrier before the copy, or sync-cluster";
+    } else if (is_copy(s, now) && now->local % SAN_ACTORS == SANITIZE_TENSOR && is_context(s, now)) {
+        v.hint =
+            "a sync before it: the tensor core may come before other threads than the one that starts it";
     } else if (is_copy(s, now)) {
         v.hint = "a sync before the copy: its threads may be others than those that used the tile";
     } else if (one_warp(s, past->event, code, now->event, mine)) {
@@ -328,7 +331,8 @@ void tvm_san_undefined(sanitize_walk *walk, uint64_t at, uint16_t mine) {
     report->slot = walk->slot;
     report->hint =
         interp_slot(s->kernel, walk->slot)->kind == TVM_SLOT_TENSOR
-            ? "a store-tensor, or an mma-tensor with accumulate false, before it is read; alloc-tensor leaves it undefined"
+            ? "a store-tensor, or an mma-tensor with accumulate false, before it is read; alloc-tensor leaves it "
+              "undefined"
             : "store to every element before it is read; alloc-shared and alloc-global leave them undefined";
     memcpy(report->block, now.index, sizeof report->block);
     name_element(walk, at, report->element);
