@@ -100,6 +100,9 @@ static void write_absence(tvm_text *t, const tvm_ir_kernel *source, const tvm_ke
     else if (tvm_cluster_blocks(source) > 1 && !tvm_target_has(target, TVM_HAS_CLUSTERS))
         tvm_text_add(t, "it has clusters, which %s is the first to have\n",
                      tvm_target_name(tvm_target_first_with(TVM_HAS_CLUSTERS)->target, name));
+    else if (tvm_has_tensor_memory(source) && !tvm_target_has(target, TVM_HAS_TCGEN05))
+        tvm_text_add(t, "it has tensor memory, which %s is the first to have\n",
+                     tvm_target_name(tvm_target_first_with(TVM_HAS_TCGEN05)->target, name));
     else
         tvm_text_add(t, "it assumes another target\n");
 }

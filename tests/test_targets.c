@@ -22,6 +22,8 @@ const tvm_target_record tvm_target_records[] = {
     {{90, 'b'}, 81, {ALL & ~HAS(BULK), {ROOM, 65536}}},
     {{90, 's'}, 81, {ALL, {64 * 1024, 65536}}},
     {{90, 'r'}, 81, {ALL, {ROOM, 32768}}},
+    {{90, 't'}, 81, {ALL & ~HAS(TCGEN05), {ROOM, 65536}}},
+    {{90, 'i'}, 81, {ALL & ~HAS(TCGEN05_I8), {ROOM, 65536}}},
     {{91, '\0'}, 83, {HAS(LDMATRIX), {ROOM, 65536}}},
 };
 const size_t tvm_target_record_count = sizeof tvm_target_records / sizeof *tvm_target_records;
@@ -103,6 +105,45 @@ START_TEST(without_clusters_no_instruction_is_of_one) {
     free(report);
     tvm_module_free(with), tvm_module_free(without);
     tvm_ir_program_free(program);
+}
+END_TEST
+
+/* ---- tensor memory ---- */
+
+#define TENSOR(type, sums, row)                                                                              \
+    ".vasm 7\n.kernel k(y: global " sums "[128, 48])\n.warps 4\n.grid 1\n"                                   \
+    "%a = alloc-shared " type "[128, " row "]\n%b = alloc-shared " type "[48, " row "]\n"                    \
+    "%done = alloc-barrier [1]\n%d = alloc-tensor " sums "[128, 48]\n"                                       \
+    "mma-tensor %d, %a, %b, transpose_b, accumulate false\ncommit-tensor %done\nwait-barrier %done\n"        \
+    "store-global y, load-tensor(%d, [128, 48])\n.end\n"
+
+/* PTX ISA, "Instruction descriptor" (format of d from bit 4, of a from 7, of b from 10, n / 8 from 17, m / 16
+ * from 24) and "Shared Memory Descriptor" (of its upper half: the stride in 16 bytes, version 1 from bit 14,
+ * the swizzle of 128 bytes, 2, from 29). */
+START_TEST(tensor_memory_is_of_targets_that_have_it) {
+    tvm_ir_program *halves = assemble(TENSOR("bf16", "f32", "64")),
+                   *integers = assemble(TENSOR("i8", "i32", "128"));
+    tvm_module *with = translate(halves, "sm_90a"), *without = translate(halves, "sm_90t"),
+               *bytes = translate(integers, "sm_90a"), *none = NULL;
+    char form[64], *report = NULL;
+    tvm_diags diags = {0};
+    tvm_target target;
+    snprintf(form, sizeof form, "0x%x;", 1 << 4 | 1 << 7 | 1 << 10 | 48 / 8 << 17 | 128 / 16 << 24);
+    ck_assert(says(with, "tcgen05.mma.cta_group::1.kind::f16") && says(with, form));
+    snprintf(form, sizeof form, ", %u;", (unsigned)(2U << 29 | 1U << 14 | 8 * 128 / 16));
+    ck_assert(says(with, form));
+    snprintf(form, sizeof form, "0x%x;", 2 << 4 | 1 << 7 | 1 << 10 | 48 / 8 << 17 | 128 / 16 << 24);
+    ck_assert(says(bytes, "tcgen05.mma.cta_group::1.kind::i8") && says(bytes, form));
+    ck_assert_uint_eq(without->kernels[0].abi.absence, TVM_ABI_OTHER_TARGET);
+    ck_assert_int_eq(tvm_report(halves, without, &report, NULL), TVM_OK);
+    ck_assert_msg(strstr(report, "it has tensor memory, which sm_90a is the first to have"), "%s", report);
+    ck_assert_int_eq(tvm_target_parse("sm_90i", &target, NULL), TVM_OK);
+    ck_assert_int_eq(tvm_translate(integers, target, &none, &diags), TVM_UNSUPPORTED);
+    ck_assert_str_eq(diags.items[0].message, "sm_90i has no tcgen05.mma of integers");
+    free(report);
+    tvm_diags_free(&diags);
+    tvm_module_free(with), tvm_module_free(without), tvm_module_free(bytes);
+    tvm_ir_program_free(halves), tvm_ir_program_free(integers);
 }
 END_TEST
 
@@ -198,6 +239,7 @@ int main(void) {
     tcase_add_test(tests, copies_are_the_threads_own_where_the_record_has_no_copy_engine);
     tcase_add_test(tests, matrices_are_stored_one_by_one_where_the_record_has_no_stmatrix);
     tcase_add_test(tests, without_clusters_no_instruction_is_of_one);
+    tcase_add_test(tests, tensor_memory_is_of_targets_that_have_it);
     tcase_add_test(tests, shared_memory_is_the_records);
     tcase_add_test(tests, roles_change_the_registers_that_the_record_gives_them);
     tcase_add_test(tests, kernels_that_ask_for_what_a_target_lacks_are_left_out);

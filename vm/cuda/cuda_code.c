@@ -69,9 +69,13 @@ static tvm_status ensure_kernel(cuda_code *code, uint32_t kernel, tvm_diags *dia
             (unsigned)abi->shared_bytes, code->device->target_name);
     bool clusters = tvm_cluster_blocks(&code->program->kernels[kernel]) > 1 &&
                     !tvm_target_has(code->device->target, TVM_HAS_CLUSTERS);
-    return tvm_diag_add(
-        diags, TVM_UNSUPPORTED, NULL, NULL, "kernel '%s' is not for %s: %s", name, code->device->target_name,
-        clusters ? "it has clusters, which sm_90 is the first to have" : "it assumes another target");
+    bool tensors = tvm_has_tensor_memory(&code->program->kernels[kernel]) &&
+                   !tvm_target_has(code->device->target, TVM_HAS_TCGEN05);
+    return tvm_diag_add(diags, TVM_UNSUPPORTED, NULL, NULL, "kernel '%s' is not for %s: %s", name,
+                        code->device->target_name,
+                        clusters  ? "it has clusters, which sm_90 is the first to have"
+                        : tensors ? "it has tensor memory, which sm_100a is the first to have"
+                                  : "it assumes another target");
 }
 
 tvm_status tvm_cuda_prepare(void *code, uint32_t kernel, tvm_diags *diags) {
