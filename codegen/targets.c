@@ -1,8 +1,8 @@
 /* The targets: which has what. Nothing else in the project knows an architecture by its number, but what
  * matches targets with devices (target.c).
  *
- * Sources: PTX ISA 8.8, "Target ISA Notes" of each instruction and "Release Notes" (the least version that
- * has the target); CUDA C++ Programming Guide, "Technical Specifications per Compute Capability" (shared
+ * Sources: PTX ISA 8.8 and 9.0, "Target ISA Notes" of each instruction and "Release Notes" (the least version
+ * that has the target); CUDA C++ Programming Guide, "Technical Specifications per Compute Capability" (shared
  * memory that a block may have, opted in, and registers of a multiprocessor). */
 #include "target.h"
 
@@ -38,6 +38,8 @@ const tvm_target_record tvm_target_records[] = {
     {{100, 'a'}, 86, {BLACKWELL_100, {227 * KIB, 65536}}}, /* B200, GB200 */
     {{103, '\0'}, 88, {SINCE_90, {227 * KIB, 65536}}},     /* B300, GB300 */
     {{103, 'a'}, 88, {BLACKWELL, {227 * KIB, 65536}}},     /* B300, GB300 */
+    {{110, '\0'}, 90, {SINCE_90, {227 * KIB, 65536}}},     /* Jetson Thor */
+    {{110, 'a'}, 90, {BLACKWELL_100, {227 * KIB, 65536}}}, /* Jetson Thor */
     {{120, '\0'}, 87, {SINCE_120, {99 * KIB, 65536}}},     /* RTX PRO 6000, GeForce 50 */
     {{120, 'a'}, 87, {BLACKWELL_120, {99 * KIB, 65536}}},  /* RTX PRO 6000, GeForce 50 */
     {{121, '\0'}, 88, {SINCE_120, {99 * KIB, 65536}}},     /* GB10 */
