@@ -124,7 +124,9 @@ tvm_status tvm_emit_MMA_TENSOR(emitter *e, const tvm_insn *insn) {
     if (t.types->sums == TVM_MMA_I32 && !tvm_target_has(e->k->target, TVM_HAS_TCGEN05_I8))
         return tvm_emit_error(e, TVM_UNSUPPORTED, "'.assume has(tcgen05_i8)' leaves the kernel out there",
                               "%s has no tcgen05.mma of integers", tvm_target_name(e->k->target, target));
-    bool guarded = guard(e, &t.d) | guard(e, &t.a) | guard(e, &t.b);
+    bool guarded = guard(e, &t.d);
+    guarded = guard(e, &t.a) || guarded;
+    guarded = guard(e, &t.b) || guarded;
     const char *why = open_operand(e, &t.a, t.a.is_transposed, &a);
     if (why) return refuse(e, t.a.tensor, why);
     why = open_operand(e, &t.b, !t.b.is_transposed, &b);
