@@ -92,7 +92,7 @@ static inline ptxas_verdict ptxas_usage(const tvm_module *module) {
 
 /* TVM_PTXAS where the module's PTX has the occasion of a mistake that ptxas is known to make. */
 static inline tvm_status ptxas_may_err(const tvm_module *module, const char *what, tvm_diags *diags) {
-    const char *line = "", *name = ptx_occasion(module->ptx, &line);
+    const char *line = "", *name = scan_occasion(module->ptx, &line);
     if (name == NULL) return TVM_OK;
     return tvm_diag_add(diags, TVM_PTXAS, NULL, NULL, "%s: ptxas may compile wrong (%s): %.*s", what, name,
                         (int)strcspn(line, "\n"), line);

@@ -20,8 +20,8 @@ typedef struct smt_launch {
 typedef struct smt_ptx {
     const smt_launch *launch;
     ptx_scan scan;
-    Z3_ast regs[PTX_CLASSES][SMT_REGISTERS];
-    Z3_ast halved[2][PTX_CLASSES]
+    Z3_ast regs[SCAN_CLASSES][SMT_REGISTERS];
+    Z3_ast halved[2][SCAN_CLASSES]
                  [SMT_REGISTERS]; /* what the register is the lower, the upper half of, or NULL */
     Z3_ast stored[2];             /* the words of the last store to global memory, the lower one first */
     Z3_ast stored_whole;          /* what both are the halves of, or NULL */
@@ -70,30 +70,30 @@ static inline Z3_ast smt_either(Z3_context z3, bool least, bool is_signed, Z3_as
 
 /* ---- operands ---- */
 
-static inline Z3_ast smt_give_up(smt_ptx *s, const ptx_line *line) {
+static inline Z3_ast smt_give_up(smt_ptx *s, const scan_line *line) {
     if (s->unknown[0] == '\0')
         snprintf(s->unknown, sizeof s->unknown, "%.*s", (int)strcspn(line->op, "\n"), line->op);
     return NULL;
 }
 
-static inline Z3_ast smt_special(const smt_launch *l, const ptx_operand *o) {
+static inline Z3_ast smt_special(const smt_launch *l, const scan_operand *o) {
     static const char axes[] = "xyz";
     for (unsigned i = 0; i < 3; i++) {
         char block[] = "%ctaid._", grid[] = "%nctaid._";
         block[7] = grid[8] = axes[i];
-        if (ptx_is(o, block)) return l->block[i];
-        if (ptx_is(o, grid)) return l->grid[i];
+        if (scan_is(o, block)) return l->block[i];
+        if (scan_is(o, grid)) return l->grid[i];
     }
     return NULL;
 }
 
 /* An operand of so many bits, or a predicate (bits 1); NULL where it is not understood. */
-static inline Z3_ast smt_operand(smt_ptx *s, const ptx_line *line, unsigned group, unsigned bits) {
-    const ptx_operand *o = ptx_group(&s->scan, line, group, NULL);
+static inline Z3_ast smt_operand(smt_ptx *s, const scan_line *line, unsigned group, unsigned bits) {
+    const scan_operand *o = scan_group(&s->scan, line, group, NULL);
     Z3_context z3 = s->launch->z3;
     Z3_ast value = NULL;
     if (o == NULL) return smt_give_up(s, line);
-    if (o->cls != PTX_NONE)
+    if (o->cls != SCAN_NONE)
         value = o->number < SMT_REGISTERS ? s->regs[o->cls][o->number] : NULL;
     else if (isdigit((unsigned char)*o->at) && o->at[1] != 'f' && o->at[1] != 'd')
         value = smt_constant(z3, bits, strtoull(o->at, NULL, 0));
@@ -105,8 +105,8 @@ static inline Z3_ast smt_operand(smt_ptx *s, const ptx_line *line, unsigned grou
     return value;
 }
 
-static inline void smt_assign(smt_ptx *s, const ptx_line *line, const ptx_operand *to, Z3_ast value) {
-    if (to == NULL || to->cls == PTX_NONE || to->number >= SMT_REGISTERS || line->is_guarded) {
+static inline void smt_assign(smt_ptx *s, const scan_line *line, const scan_operand *to, Z3_ast value) {
+    if (to == NULL || to->cls == SCAN_NONE || to->number >= SMT_REGISTERS || line->is_guarded) {
         smt_give_up(s, line);
         return;
     }
@@ -132,7 +132,7 @@ static inline smt_type smt_last_type(const char *op) {
 }
 
 /* Products: .lo, .wide; with an addend. */
-static inline Z3_ast smt_product(smt_ptx *s, const ptx_line *line, const char *op, smt_type type) {
+static inline Z3_ast smt_product(smt_ptx *s, const scan_line *line, const char *op, smt_type type) {
     Z3_context z3 = s->launch->z3;
     bool wide = strstr(op, ".wide") != NULL;
     unsigned bits = wide ? 2 * type.bits : type.bits;
@@ -146,7 +146,7 @@ static inline Z3_ast smt_product(smt_ptx *s, const ptx_line *line, const char *o
     return c == NULL ? NULL : Z3_mk_bvadd(z3, product, c);
 }
 
-static inline Z3_ast smt_shift(smt_ptx *s, const ptx_line *line, const char *op, smt_type type) {
+static inline Z3_ast smt_shift(smt_ptx *s, const scan_line *line, const char *op, smt_type type) {
     Z3_context z3 = s->launch->z3;
     Z3_ast a = smt_operand(s, line, 1, type.bits), by = smt_operand(s, line, 2, 32);
     if (a == NULL || by == NULL) return NULL;
@@ -155,7 +155,7 @@ static inline Z3_ast smt_shift(smt_ptx *s, const ptx_line *line, const char *op,
     return type.is_signed ? Z3_mk_bvashr(z3, a, by) : Z3_mk_bvlshr(z3, a, by);
 }
 
-static inline Z3_ast smt_two(smt_ptx *s, const ptx_line *line, const char *op, smt_type type) {
+static inline Z3_ast smt_two(smt_ptx *s, const scan_line *line, const char *op, smt_type type) {
     Z3_context z3 = s->launch->z3;
     Z3_ast a = smt_operand(s, line, 1, type.bits), b = smt_operand(s, line, 2, type.bits);
     if (a == NULL || b == NULL) return NULL;
@@ -173,7 +173,7 @@ static inline Z3_ast smt_two(smt_ptx *s, const ptx_line *line, const char *op, s
     return smt_give_up(s, line);
 }
 
-static inline Z3_ast smt_one(smt_ptx *s, const ptx_line *line, const char *op, smt_type type) {
+static inline Z3_ast smt_one(smt_ptx *s, const scan_line *line, const char *op, smt_type type) {
     Z3_context z3 = s->launch->z3;
     Z3_ast a = smt_operand(s, line, 1, type.bits);
     if (a == NULL) return NULL;
@@ -183,28 +183,28 @@ static inline Z3_ast smt_one(smt_ptx *s, const ptx_line *line, const char *op, s
 }
 
 /* cvt.TO.FROM. */
-static inline Z3_ast smt_convert(smt_ptx *s, const ptx_line *line, const char *op) {
+static inline Z3_ast smt_convert(smt_ptx *s, const scan_line *line, const char *op) {
     smt_type from = smt_last_type(op), to = smt_type_at(op + 3);
     Z3_ast a = smt_operand(s, line, 1, from.bits);
     if (a == NULL || strchr("su", op[4]) == NULL || to.bits < 32) return smt_give_up(s, line);
     return smt_resize(s->launch->z3, a, to.bits, from.is_signed);
 }
 
-static inline Z3_ast smt_select(smt_ptx *s, const ptx_line *line, smt_type type) {
+static inline Z3_ast smt_select(smt_ptx *s, const scan_line *line, smt_type type) {
     Z3_ast a = smt_operand(s, line, 1, type.bits), b = smt_operand(s, line, 2, type.bits),
            p = smt_operand(s, line, 3, 1);
     return a && b && p ? Z3_mk_ite(s->launch->z3, p, a, b) : NULL;
 }
 
-static inline Z3_ast smt_test(smt_ptx *s, const ptx_line *line, const char *op, smt_type type) {
+static inline Z3_ast smt_test(smt_ptx *s, const scan_line *line, const char *op, smt_type type) {
     Z3_ast a = smt_operand(s, line, 1, type.bits), b = smt_operand(s, line, 2, type.bits);
     Z3_ast test = a && b ? smt_compare(s->launch->z3, op + 5, type.is_signed, a, b) : NULL;
     return test ? test : smt_give_up(s, line);
 }
 
 /* ld.param.b32 %r0, [param_3]. */
-static inline Z3_ast smt_parameter(smt_ptx *s, const ptx_line *line, smt_type type) {
-    const ptx_operand *from = ptx_group(&s->scan, line, 1, NULL);
+static inline Z3_ast smt_parameter(smt_ptx *s, const scan_line *line, smt_type type) {
+    const scan_operand *from = scan_group(&s->scan, line, 1, NULL);
     unsigned number = SMT_PARAMS;
     if (from != NULL) sscanf(from->at, "param_%u", &number);
     Z3_ast value = number < SMT_PARAMS ? s->launch->params[number] : NULL;
@@ -212,9 +212,9 @@ static inline Z3_ast smt_parameter(smt_ptx *s, const ptx_line *line, smt_type ty
 }
 
 /* mov.b64 {low, high}, x. */
-static inline void smt_split(smt_ptx *s, const ptx_line *line) {
+static inline void smt_split(smt_ptx *s, const scan_line *line) {
     Z3_context z3 = s->launch->z3;
-    const ptx_operand *low = ptx_group(&s->scan, line, 0, NULL);
+    const scan_operand *low = scan_group(&s->scan, line, 0, NULL);
     Z3_ast from = smt_operand(s, line, 1, 64);
     if (from == NULL) return;
     smt_assign(s, line, low, Z3_mk_extract(z3, 31, 0, from));
@@ -222,29 +222,29 @@ static inline void smt_split(smt_ptx *s, const ptx_line *line) {
     for (unsigned i = 0; i < 2 && s->unknown[0] == '\0'; i++) s->halved[i][low[i].cls][low[i].number] = from;
 }
 
-static inline void smt_store(smt_ptx *s, const ptx_line *line) {
+static inline void smt_store(smt_ptx *s, const scan_line *line) {
     unsigned count;
-    const ptx_operand *first = ptx_group(&s->scan, line, 1, &count);
+    const scan_operand *first = scan_group(&s->scan, line, 1, &count);
     s->stored_count = 0;
     s->stored_whole = NULL;
     for (unsigned i = 0; i < count && i < 2; i++) {
-        bool is = first[i].cls != PTX_NONE && first[i].number < SMT_REGISTERS;
+        bool is = first[i].cls != SCAN_NONE && first[i].number < SMT_REGISTERS;
         s->stored[i] = is ? s->regs[first[i].cls][first[i].number] : NULL;
         if (s->stored[i] == NULL && !is && isdigit((unsigned char)*first[i].at))
             s->stored[i] = smt_constant(s->launch->z3, 32, strtoull(first[i].at, NULL, 0));
         if (s->stored[i] == NULL) smt_give_up(s, line);
     }
     s->stored_count = count;
-    if (count != 2 || s->unknown[0] != '\0' || first[0].cls == PTX_NONE || first[1].cls == PTX_NONE) return;
+    if (count != 2 || s->unknown[0] != '\0' || first[0].cls == SCAN_NONE || first[1].cls == SCAN_NONE) return;
     Z3_ast low = s->halved[0][first[0].cls][first[0].number],
            high = s->halved[1][first[1].cls][first[1].number];
     if (low == high) s->stored_whole = low;
 }
 
-static inline void smt_run_line(smt_ptx *s, const ptx_line *line) {
+static inline void smt_run_line(smt_ptx *s, const scan_line *line) {
     char op[40];
     unsigned results;
-    const ptx_operand *to = ptx_group(&s->scan, line, 0, &results);
+    const scan_operand *to = scan_group(&s->scan, line, 0, &results);
     snprintf(op, sizeof op, "%.*s", (int)line->op_length, line->op);
     if (line->is_opaque || (strchr(op, '.') == NULL && strcmp(op, "ret") != 0)) {
         smt_give_up(s, line);
@@ -287,11 +287,11 @@ static inline smt_ptx *smt_run(const smt_launch *launch, const char *ptx) {
     if (s == NULL || at == NULL) abort();
     s->launch = launch;
     for (at += 3; *at != '\0' && *at != '}'; at += strcspn(at, "\n") + 1) {
-        ptx_line line;
+        scan_line line;
         s->scan.operand_count = 0;
         if (*at == '$')
             snprintf(s->unknown, sizeof s->unknown, "a label");
-        else if (ptx_read_line(&s->scan, at, at + strcspn(at, "\n"), &line))
+        else if (scan_read_line(&s->scan, at, at + strcspn(at, "\n"), &line))
             smt_run_line(s, &line);
     }
     return s;

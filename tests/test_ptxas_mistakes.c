@@ -28,7 +28,7 @@ static const char *occasion_in(const char *target, const char *body) {
     const char *line = NULL;
     char *ptx = tvm_ptxas_mistake_ptx(&row);
     ck_assert_ptr_nonnull(ptx);
-    const char *name = ptx_occasion(ptx, &line);
+    const char *name = scan_occasion(ptx, &line);
     free(ptx);
     return name;
 }
@@ -108,7 +108,7 @@ START_TEST(kernels_are_apart) {
     static const char ptx[] = ".target sm_90a\n.entry a()\n{\nneg.s32 %r2, %r2;\n}\n"
                               ".entry b()\n{\nmin.s32 %r3, %r2, %r4;\n}\n";
     const char *line;
-    ck_assert_ptr_null(ptx_occasion(ptx, &line));
+    ck_assert_ptr_null(scan_occasion(ptx, &line));
 }
 END_TEST
 
