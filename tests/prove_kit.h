@@ -90,27 +90,26 @@ static inline bool prove_run(const prove_launch *l, char **reports) {
 
 /* ---- reports ---- */
 
-/* Is the element that a report names, "%s[1, 0]", one of shared memory? */
-static inline bool prove_is_shared(const tvm_ir_program *program, const tvm_ir_kernel *kernel,
-                                   const char *element) {
+/* Is the element that a report names, "%s[1, 0]", one of shared memory or of tensor memory? */
+static inline bool prove_is_on_chip(const tvm_ir_program *program, const tvm_ir_kernel *kernel,
+                                    const char *element) {
     size_t length = strcspn(element, "[") - (element[0] == '%');
     for (uint32_t s = 0; s < kernel->slot_count && element[0] == '%'; s++) {
         const char *name = tvm_string(program, kernel->slots[s].name);
-        if (kernel->slots[s].kind == TVM_SLOT_SHARED && strlen(name) == length &&
-            strncmp(name, element + 1, length) == 0)
-            return true;
+        bool on_chip = kernel->slots[s].kind == TVM_SLOT_SHARED || kernel->slots[s].kind == TVM_SLOT_TENSOR;
+        if (on_chip && strlen(name) == length && strncmp(name, element + 1, length) == 0) return true;
     }
     return false;
 }
 
 static inline bool prove_is_race(const char *kind) {
-    static const char *const kinds[] = {"race-shared", "undelivered", "busy", "reuse"};
+    static const char *const kinds[] = {"race-shared", "race-tensor", "undelivered", "busy", "reuse"};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (strcmp(kind, kinds[i]) == 0) return true;
     return false;
 }
 
-/* Of an element of global memory, where it is none of shared memory. */
+/* Of an element of global memory, where it is none on the chip. */
 static inline bool prove_is_global_race(const char *kind) {
     static const char *const kinds[] = {"race-global", "order-dependent", "undelivered", "busy"};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
@@ -145,7 +144,7 @@ static inline prove_found prove_read_reports(const tvm_ir_program *program, cons
         json_int_t line = json_integer_value(json_object_get(json_object_get(report, "place"), "line"));
         json_int_t other = json_integer_value(json_object_get(json_object_get(report, "other"), "line"));
         bool race =
-            prove_is_race(kind) && (strcmp(kind, "reuse") == 0 || prove_is_shared(program, kernel, element));
+            prove_is_race(kind) && (strcmp(kind, "reuse") == 0 || prove_is_on_chip(program, kernel, element));
         bool global = !race && prove_is_global_race(kind);
         found.race = found.race || race;
         found.global = found.global || global;

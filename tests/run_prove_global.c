@@ -119,7 +119,7 @@ static bool further(tvm_ir_kernel *kernel, uint32_t at) {
     if (insn.op == TVM_OP_LET && !tvm_dtype_is_integer(kernel->slots[insn.result].dtype)) return false;
     if (insn.op != TVM_OP_LET && tensor == NULL) return false;
     uint32_t place = insn.op == TVM_OP_LET ? insn.first : (uint32_t)(tensor + 1 - kernel->operands);
-    uint32_t made = prove_one_more(kernel, kernel->operands[place].value);
+    uint32_t made = prove_plus(kernel, kernel->operands[place].value, 1);
     kernel->operands[place].value = made;
     return true;
 }
@@ -149,8 +149,7 @@ static bool mutate(tvm_ir_kernel *kernel, uint32_t at, global_way way, unsigned 
     case NO_SEMAPHORE:
         if (n != 0 || (insn->op != TVM_OP_LOCK_SEMAPHORE && insn->op != TVM_OP_RELEASE_SEMAPHORE))
             return false;
-        prove_leave_out(kernel, at);
-        return true;
+        return prove_left_out(&(prove_spot){.kernel = kernel, .at = at});
     case NO_CONDITION:
         if (n != 0 || insn->op != TVM_OP_IF) return false;
         kernel->operands[insn->first].value = prove_constant(kernel, TVM_BOOL, 1);
@@ -196,7 +195,7 @@ static bool mutate_all(const tvm_ir_program *program, uint32_t kernel, unsigned 
 
 /* ---- cases ---- */
 
-static void fill_case(void *closure, const tvm_ir_kernel *kernel, uint32_t p, uint8_t *bytes,
+static void fill_case(const void *closure, const tvm_ir_kernel *kernel, uint32_t p, uint8_t *bytes,
                       size_t elements) {
     const prove_launch *l = closure;
     const case_file *c = l->closure;
@@ -207,7 +206,7 @@ static void fill_case(void *closure, const tvm_ir_kernel *kernel, uint32_t p, ui
 static bool launch_case(const void *closure, const tvm_ir_program *program, uint32_t kernel, char **reports) {
     const case_file *c = closure;
     const tvm_ir_kernel *k = &program->kernels[kernel];
-    prove_launch given = {.program = program, .kernel = kernel, .closure = (void *)(uintptr_t)c}, l = given;
+    prove_launch given = {.program = program, .kernel = kernel, .closure = c}, l = given;
     for (uint32_t p = 0; p < k->param_count; p++) {
         const char *text = case_argument(c, tvm_string(program, k->slots[p].name));
         if (k->slots[p].kind != TVM_SLOT_SCALAR || text == NULL) continue;
@@ -403,7 +402,7 @@ static bool says(const small_kernel *of, const char *body, tvm_proof_verdict ver
 
 /* ---- shipped programs ---- */
 
-static void fill_shipped(void *closure, const tvm_ir_kernel *kernel, uint32_t p, uint8_t *bytes,
+static void fill_shipped(const void *closure, const tvm_ir_kernel *kernel, uint32_t p, uint8_t *bytes,
                          size_t elements) {
     const prove_launch *l = closure;
     const size_of *size = l->closure;

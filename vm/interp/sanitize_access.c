@@ -38,9 +38,10 @@ static uint32_t event_time(sanitizer *s, const interp_context *context, const sa
     return s->now;
 }
 
-/* One of the threads that hold an element does it. */
-static bool is_atomic(sanitize_mode mode) {
-    return mode == SANITIZE_ATOMIC || mode == SANITIZE_ATOMIC_BLOCK;
+/* One of the threads that hold an element does it; of other accesses all do. */
+static bool is_of_one(const interp_insn *insn, sanitize_mode mode) {
+    bool atomic = mode == SANITIZE_ATOMIC || mode == SANITIZE_ATOMIC_BLOCK;
+    return atomic || insn->source->op == TVM_OP_STORE_CLUSTER;
 }
 
 /* By its address, since tensors may share memory, and views do; NULL: it has no elements. */
@@ -70,7 +71,7 @@ bool tvm_sanitize_open(interp_context *context, const interp_insn *insn, const s
                             .mode = access->mode,
                             .updates = access->updates,
                             .is_cast = access->is_cast,
-                            .mask = is_atomic(access->mode) ? SAN_THREAD : UINT16_MAX,
+                            .mask = is_of_one(insn, access->mode) ? SAN_THREAD : UINT16_MAX,
                             .actor = access->actor,
                             .slot = access->memory,
                             .rank = (uint32_t)(access->owner - access->owner->cluster)};
