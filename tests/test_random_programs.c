@@ -325,7 +325,7 @@ static const char *const left_out[] = {
     "reduce-bulk operation and",
     "reduce-bulk operation or",
     "reduce-bulk operation xor",
-    /* the machine does not know tensor memory: tests/cases */
+    /* sm_90a has no tensor memory: test_tensor_programs */
     "alloc-tensor",
     "free-tensor",
     "load-tensor",
