@@ -224,6 +224,7 @@ tvm_status tvm_emit_ARRIVE_BARRIER(emitter *e, const tvm_insn *insn) {
 }
 
 /* One arrival, as that of a team, by the tensor core. */
+/* fence TENSOR_COMMIT */
 tvm_status tvm_emit_COMMIT_TENSOR(emitter *e, const tvm_insn *insn) {
     static const tvm_operand here = {TVM_OPERAND_NONE, 0};
     const tvm_operand *operands = tvm_operands(e->k->kernel, insn);

@@ -97,6 +97,7 @@ static const char *open_operand(emitter *e, const tvm_tensor_tile *tile, bool k_
     return why;
 }
 
+/* fence TENSOR_PRODUCT */
 static void emit_steps(emitter *e, const tvm_tensor_mma *t, const kind *of, const operand *a,
                        const operand *b) {
     reg d = tvm_tensor_address(e, t->d.tensor), first = adds_first(e, t);
@@ -141,6 +142,7 @@ tvm_status tvm_emit_MMA_TENSOR(emitter *e, const tvm_insn *insn) {
 
 /* ---- copies ---- */
 
+/* fence TENSOR_PRODUCT */
 tvm_status tvm_emit_COPY_TENSOR(emitter *e, const tvm_insn *insn) {
     const tvm_operand *target = tvm_operands(e->k->kernel, insn);
     const tvm_operand *source =

@@ -11,6 +11,7 @@
 #include "tensor_memory.h"
 #include "tensor_plan.h"
 
+/* fence TENSOR_THREADS */
 void tvm_emit_tensor_fence(emitter *e, const tvm_insn *insn, unsigned fence) {
     if (!e->k->tensor.used || !(e->k->tensor.fences[insn - e->k->kernel->insns] & fence)) return;
     tvm_emit(e, "tcgen05.fence::%s_thread_sync;", fence == TENSOR_FENCE_BEFORE ? "before" : "after");
@@ -18,6 +19,7 @@ void tvm_emit_tensor_fence(emitter *e, const tvm_insn *insn, unsigned fence) {
 
 /* ---- allocation ---- */
 
+/* fence TENSOR_THREADS, TEAM_BARRIER */
 static void meet(emitter *e) {
     tvm_emit(e, "tcgen05.fence::before_thread_sync;");
     tvm_emit_thread_barrier(e);
@@ -30,7 +32,7 @@ static uint32_t workers(const emitter *e) {
     return count;
 }
 
-/* Until then the thread that made the mbarrier fences it, as alloc-barrier does. */
+/* fence MBARRIER_INIT: by the thread that made it, as alloc-barrier does. */
 static void make_mbarrier(emitter *e) {
     reg first = tvm_pure(e, 'p', "setp.eq.u32 $, %s, 0;", tvm_thread_id(e).name);
     if (!workers(e)) return;
@@ -40,7 +42,8 @@ static void make_mbarrier(emitter *e) {
     tvm_emit(e, "@%s fence.proxy.async.shared::cta;", first.name);
 }
 
-/* The first of them allocates the columns of the whole kernel, by the block's first warp. */
+/* fence TENSOR_LIFE: the first of them allocates the columns of the whole kernel, by the block's first warp.
+ */
 tvm_status tvm_emit_ALLOC_TENSOR(emitter *e, const tvm_insn *insn) {
     const tensor_memory *tensor = &e->k->tensor;
     if (e->tensor_base.name[0]) {
@@ -70,8 +73,8 @@ tvm_status tvm_emit_FREE_TENSOR(emitter *e, const tvm_insn *insn) {
     return TVM_OK;
 }
 
-/* Each team's thread that may have started work arrives once that is done; the first warp waits for them all,
- * and for the others to come here. */
+/* fence TENSOR_COMMIT: each team's thread that may have started work arrives once that is done; the first
+ * warp waits for them all, and for the others to come here. */
 static void wait_for_work(emitter *e, reg thread) {
     reg number = tvm_new_r(e), bit = tvm_new_r(e), works = tvm_new_pred(e), leader = tvm_new_pred(e);
     uint32_t behind = tvm_new_label(e);
@@ -86,6 +89,7 @@ static void wait_for_work(emitter *e, reg thread) {
     tvm_text_add(&e->body, "$L%u:\n", behind);
 }
 
+/* fence TENSOR_LIFE, TENSOR_THREADS */
 void tvm_emit_tensor_end(emitter *e) {
     if (!e->tensor_base.name[0]) return;
     uint32_t behind = tvm_new_label(e);
