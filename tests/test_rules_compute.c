@@ -209,7 +209,9 @@ static const verify_case compute_cases[] = {
     WRONG(lowbit_double, "u3 to f64"),
     WRONG(cast_layout, "shape 16x8, expected 16x16"),
     RIGHT(mma_right),
-    WRONG(mma_type_a, "' has type i32, expected f16, bf16, tf32, f32, f64, i8, u8, f8_e4m3 or f8_e5m2"),
+    WRONG(
+        mma_type_a,
+        "' has type i32, expected f16, bf16, tf32, f32, f64, i8, u8, f8_e4m3, f8_e5m2, f6_e2m3, f6_e3m2 or f4_e2m1"),
     WRONG(mma_type_b, "' has type bf16, expected f16 as '"),
     WRONG(mma_type_c, "' has type bf16, expected f32 or f16"),
     WRONG(mma_shape_a, "matmul: ", "mma: ", "' has shape 16x64, expected 16x16"),
