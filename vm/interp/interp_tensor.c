@@ -10,19 +10,13 @@ INTERP_NO_PLAN(ALLOC_TENSOR)
 
 /* As alloc-shared: all ones. */
 tvm_status tvm_interp_ALLOC_TENSOR(interp_context *context, const interp_insn *insn) {
-    const tvm_interp_kernel *k = context->block->kernel;
-    uint32_t result = insn->source->result;
-    tvm_dtype type = interp_slot(k, result)->dtype;
-    tvm_interp_fill(type, interp_tensor(context->block, result), k->extents[result],
-                    UINT64_MAX >> (64 - type.bits));
-    return interp_sanitized(context) ? tvm_sanitize_alloc_shared(context, insn) : TVM_OK;
+    return tvm_interp_ALLOC_SHARED(context, insn);
 }
 
 INTERP_NO_PLAN(FREE_TENSOR)
 
 tvm_status tvm_interp_FREE_TENSOR(interp_context *context, const interp_insn *insn) {
-    if (interp_sanitized(context)) tvm_sanitize_free_shared(context, insn);
-    return TVM_OK;
+    return tvm_interp_FREE_SHARED(context, insn);
 }
 
 /* ---- what a commit-tensor follows ---- */
