@@ -279,6 +279,13 @@ typedef struct ptx_tensor_kind {
     struct ptx_type sum[3], operand[6]; /* by their codes; no name: there is none */
 } ptx_tensor_kind;
 
+#define PTX_NO_TYPE                                                                                          \
+    {                                                                                                        \
+        NULL, 0, {                                                                                           \
+            0, 0, 0, 0                                                                                       \
+        }                                                                                                    \
+    }
+
 static inline const ptx_tensor_kind *ptx_tensor_kind_named(const ptx_insn *insn, const char *name) {
     static const ptx_tensor_kind all[] = {
         {"kind::f16",
@@ -287,20 +294,20 @@ static inline const ptx_tensor_kind *ptx_tensor_kind_named(const ptx_insn *insn,
          {{"f16", 16, {TVM_KIND_FLOAT, 16, 5, 10}}, {"bf16", 16, {TVM_KIND_FLOAT, 16, 8, 7}}}},
         {"kind::tf32",
          4,
-         {{NULL}, {"f32", 32, {TVM_KIND_FLOAT, 32, 8, 23}}},
-         {{NULL}, {NULL}, {"tf32", 32, {TVM_KIND_FLOAT, 32, 8, 23}}}},
+         {PTX_NO_TYPE, {"f32", 32, {TVM_KIND_FLOAT, 32, 8, 23}}},
+         {PTX_NO_TYPE, PTX_NO_TYPE, {"tf32", 32, {TVM_KIND_FLOAT, 32, 8, 23}}}},
         {"kind::f8f6f4",
          1,
          {{"f16", 16, {TVM_KIND_FLOAT, 16, 5, 10}}, {"f32", 32, {TVM_KIND_FLOAT, 32, 8, 23}}},
          {{"e4m3", 8, {TVM_KIND_FLOAT, 8, 4, 3}},
           {"e5m2", 8, {TVM_KIND_FLOAT, 8, 5, 2}},
-          {NULL},
+          PTX_NO_TYPE,
           {"e2m3", 6, {TVM_KIND_FLOAT, 6, 2, 3}},
           {"e3m2", 6, {TVM_KIND_FLOAT, 6, 3, 2}},
           {"e2m1", 4, {TVM_KIND_FLOAT, 4, 2, 1}}}},
         {"kind::i8",
          1,
-         {{NULL}, {NULL}, {"s32", 32, {TVM_KIND_INT, 32, 0, 0}}},
+         {PTX_NO_TYPE, PTX_NO_TYPE, {"s32", 32, {TVM_KIND_INT, 32, 0, 0}}},
          {{"u8", 8, {TVM_KIND_UINT, 8, 0, 0}}, {"s8", 8, {TVM_KIND_INT, 8, 0, 0}}}}};
     for (unsigned i = 0; i < sizeof all / sizeof *all; i++)
         if (ptx_is(all[i].name, name)) return &all[i];
