@@ -187,7 +187,7 @@ def test_places_of_a_draft(device):
 
 @pytest.mark.parametrize(
     "change, text", [
-        ({"p": torch.zeros(2, 8)}, "p must be [rows, places + 1, n]"),
+        ({"p": torch.zeros(2, 8)}, "p must be [m, k + 1, n]"),
         ({"drafted": torch.zeros(2, 4, dtype=torch.int32)}, "drafted must be [2, 3]"),
         ({"q": torch.zeros(2, 4, 8)}, "q must have the shape [2, 3, 8]"),
         ({"offset": -1}, "offset must be an integer from 0"),

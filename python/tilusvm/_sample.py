@@ -83,7 +83,7 @@ def probabilities(
 
 def _check_accept(op, p, drafted, q, seed, offset):
     if p.dim() != 3 or not 1 <= p.shape[-1] <= 1 << 20:
-        raise ValueError(f"{op}: p must be [rows, places + 1, n], n from 1 to 2^20, not {list(p.shape)}")
+        raise ValueError(f"{op}: p must be [m, k + 1, n], n from 1 to 2^20, not {list(p.shape)}")
     if drafted.dim() != 2 or (drafted.shape[0], drafted.shape[1] + 1) != p.shape[:2]:
         raise ValueError(
             f"{op}: drafted must be [{p.shape[0]}, {p.shape[1] - 1}], a place less than p, not {list(drafted.shape)}"
@@ -97,11 +97,11 @@ def _check_accept(op, p, drafted, q, seed, offset):
 def accept(
     p: torch.Tensor, drafted: torch.Tensor, q: torch.Tensor | None = None, seed: int = 0, offset: int = 0,
 ) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
-    """Which of the drafted tokens are kept, and the token behind them: tokens i32 [rows, places + 1], kept i32 [rows].
+    """Which of the drafted tokens are kept, and the token behind them: tokens i32 [m, k + 1], kept i32 [m].
 
-    p: f32 [rows, places + 1, n], a model's probabilities at each place and behind the last; drafted: i32 [rows,
-    places], a token each, below 0 where there is none; q: f32 [rows, places, n], the probabilities by which they were
-    drafted, None: each was certain. A token x is kept with the probability min(1, p(x) / q(x)), if all before it are;
-    the one behind them is drawn from max(p - q, 0), or from p behind the last: so tokens are distributed by p. tokens
-    has -1 behind it. Row i takes the random number offset + i of the seed, another for each place.
+    p: f32 [m, k + 1, n], a model's probabilities at each of k places of m rows and behind the last; drafted: i32 [m,
+    k], a token each, below 0 where there is none; q: f32 [m, k, n], the probabilities by which they were drafted, None:
+    each was certain. A token x is kept with the probability min(1, p(x) / q(x)), if all before it are; the one behind
+    them is drawn from max(p - q, 0), or from p behind the last: so tokens are distributed by p. tokens has -1 behind
+    it. Row i takes the random number offset + i of the seed, another for each place.
     """
