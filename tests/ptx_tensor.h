@@ -15,6 +15,11 @@
 
 enum { PTX_GARBAGE = 0xa5 };
 
+/* A column that holds an element of 16 bits. */
+static inline uint32_t ptx_half_column(uint64_t code) {
+    return UINT32_C(0x1010000) * PTX_GARBAGE | (uint32_t)(code & 0xffff);
+}
+
 /* A place in tensor memory: the lane in the upper half of an address, the column in the lower. */
 typedef struct ptx_spot {
     unsigned lane, column;
@@ -177,7 +182,7 @@ static inline void ptx_tensor_move_word(ptx_machine *m, const ptx_insn *insn, pt
         if (loads)
             word |= v->halves ? (*cell & 0xffff) << 16 * i : *cell;
         else
-            *cell = v->halves ? PTX_GARBAGE << 24 | PTX_GARBAGE << 16 | (given >> 16 * i & 0xffff) : given;
+            *cell = v->halves ? ptx_half_column(given >> 16 * i) : given;
     }
     if (loads) ptx_set(m, number, t, word);
 }
@@ -275,40 +280,16 @@ static inline void ptx_tensor_read_shared(ptx_machine *m, const ptx_insn *insn, 
 
 typedef struct ptx_tensor_kind {
     const char *name;
-    unsigned bytes;                     /* of an element's container */
-    struct ptx_type sum[3], operand[6]; /* by their codes; no name: there is none */
+    unsigned bytes;                  /* of an element's container */
+    const char *sum[3], *operand[6]; /* types by their codes; NULL: none has it */
 } ptx_tensor_kind;
-
-#define PTX_NO_TYPE                                                                                          \
-    {                                                                                                        \
-        NULL, 0, {                                                                                           \
-            0, 0, 0, 0                                                                                       \
-        }                                                                                                    \
-    }
 
 static inline const ptx_tensor_kind *ptx_tensor_kind_named(const ptx_insn *insn, const char *name) {
     static const ptx_tensor_kind all[] = {
-        {"kind::f16",
-         2,
-         {{"f16", 16, {TVM_KIND_FLOAT, 16, 5, 10}}, {"f32", 32, {TVM_KIND_FLOAT, 32, 8, 23}}},
-         {{"f16", 16, {TVM_KIND_FLOAT, 16, 5, 10}}, {"bf16", 16, {TVM_KIND_FLOAT, 16, 8, 7}}}},
-        {"kind::tf32",
-         4,
-         {PTX_NO_TYPE, {"f32", 32, {TVM_KIND_FLOAT, 32, 8, 23}}},
-         {PTX_NO_TYPE, PTX_NO_TYPE, {"tf32", 32, {TVM_KIND_FLOAT, 32, 8, 23}}}},
-        {"kind::f8f6f4",
-         1,
-         {{"f16", 16, {TVM_KIND_FLOAT, 16, 5, 10}}, {"f32", 32, {TVM_KIND_FLOAT, 32, 8, 23}}},
-         {{"e4m3", 8, {TVM_KIND_FLOAT, 8, 4, 3}},
-          {"e5m2", 8, {TVM_KIND_FLOAT, 8, 5, 2}},
-          PTX_NO_TYPE,
-          {"e2m3", 6, {TVM_KIND_FLOAT, 6, 2, 3}},
-          {"e3m2", 6, {TVM_KIND_FLOAT, 6, 3, 2}},
-          {"e2m1", 4, {TVM_KIND_FLOAT, 4, 2, 1}}}},
-        {"kind::i8",
-         1,
-         {PTX_NO_TYPE, PTX_NO_TYPE, {"s32", 32, {TVM_KIND_INT, 32, 0, 0}}},
-         {{"u8", 8, {TVM_KIND_UINT, 8, 0, 0}}, {"s8", 8, {TVM_KIND_INT, 8, 0, 0}}}}};
+        {"kind::f16", 2, {"f16", "f32"}, {"f16", "bf16"}},
+        {"kind::tf32", 4, {NULL, "f32"}, {NULL, NULL, "tf32"}},
+        {"kind::f8f6f4", 1, {"f16", "f32"}, {"e4m3", "e5m2", NULL, "e2m3", "e3m2", "e2m1"}},
+        {"kind::i8", 1, {NULL, NULL, "s32"}, {"u8", "s8"}}};
     for (unsigned i = 0; i < sizeof all / sizeof *all; i++)
         if (ptx_is(all[i].name, name)) return &all[i];
     ptx_abort("ptx: unknown %s", insn->text);
@@ -326,10 +307,11 @@ typedef struct ptx_tensor_product {
 static inline ptx_tensor_product ptx_tensor_decode(const ptx_insn *insn, uint32_t code) {
     ptx_tensor_product p = {.kind = ptx_tensor_kind_named(insn, insn->part[3])};
     unsigned sum = code >> 4 & 3, a = code >> 7 & 7, b = code >> 10 & 7;
-    ptx_must((code & UINT32_C(0xe080604f)) == 0 && sum < 3 && a < 6 && b < 6 && p.kind->sum[sum].name &&
-                 p.kind->operand[a].name && p.kind->operand[b].name,
+    ptx_must((code & UINT32_C(0xe080604f)) == 0 && sum < 3 && a < 6 && b < 6 && p.kind->sum[sum] &&
+                 p.kind->operand[a] && p.kind->operand[b],
              "ptx: a descriptor of something else, %x: %s", code, insn->text);
-    p.sum = &p.kind->sum[sum], p.a = &p.kind->operand[a], p.b = &p.kind->operand[b];
+    p.sum = ptx_type_named(insn, p.kind->sum[sum]);
+    p.a = ptx_type_named(insn, p.kind->operand[a]), p.b = ptx_type_named(insn, p.kind->operand[b]);
     p.transposes_a = code >> 15 & 1, p.transposes_b = code >> 16 & 1;
     p.columns = (code >> 17 & 63) * 8, p.rows = (code >> 24 & 31) * 16;
     p.k = PTX_K_BYTES / p.kind->bytes;
@@ -398,8 +380,7 @@ static inline void ptx_tensor_sum(ptx_machine *m, const ptx_insn *insn, ptx_stam
         uint32_t *cell = ptx_tensor_cell(m->tensor, insn, by, at, true);
         uint64_t code = p->adds ? ptx_mask(*cell, p->sum->bits) : 0;
         uint64_t sum = ptx_products(p->sum, code, p->k, a, b[c], 1);
-        *cell = p->sum->bits == 32 ? (uint32_t)sum
-                                   : (uint32_t)PTX_GARBAGE << 24 | PTX_GARBAGE << 16 | (uint32_t)sum;
+        *cell = p->sum->bits == 32 ? (uint32_t)sum : ptx_half_column(sum);
     }
 }
 

@@ -231,6 +231,18 @@ static tvm_status make_params(const cuda_code *code, const tvm_device_launch *la
     return status;
 }
 
+#if CUDA_VERSION >= 11080
+static CUlaunchConfig config_of(const cuda_kernel *kernel, const tvm_device_launch *launch) {
+    return (CUlaunchConfig){.gridDimX = launch->grid[0],
+                            .gridDimY = launch->grid[1],
+                            .gridDimZ = launch->grid[2],
+                            .blockDimX = kernel->abi.threads,
+                            .blockDimY = 1,
+                            .blockDimZ = 1,
+                            .sharedMemBytes = kernel->abi.shared_bytes};
+}
+#endif
+
 /* A launch that need not wait for the one before it to end; CUDA_ERROR_NOT_SUPPORTED where there is no such
  * thing. */
 static CUresult launch_early(const cuda_device *device, const cuda_kernel *kernel,
@@ -238,16 +250,8 @@ static CUresult launch_early(const cuda_device *device, const cuda_kernel *kerne
 #if CUDA_VERSION >= 11080
     CUlaunchAttribute attribute = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION};
     attribute.value.programmaticStreamSerializationAllowed = 1;
-    const CUlaunchConfig config = {.gridDimX = launch->grid[0],
-                                   .gridDimY = launch->grid[1],
-                                   .gridDimZ = launch->grid[2],
-                                   .blockDimX = kernel->abi.threads,
-                                   .blockDimY = 1,
-                                   .blockDimZ = 1,
-                                   .sharedMemBytes = kernel->abi.shared_bytes,
-                                   .hStream = stream,
-                                   .attrs = &attribute,
-                                   .numAttrs = 1};
+    CUlaunchConfig config = config_of(kernel, launch);
+    config.hStream = stream, config.attrs = &attribute, config.numAttrs = 1;
     if (device->driver.launch_with)
         return device->driver.launch_with(&config, kernel->function, addresses, NULL);
 #else
@@ -276,13 +280,7 @@ static CUresult find_resident(const cuda_device *device, const cuda_kernel *kern
                                               kernel->abi.shared_bytes);
     } else {
 #if CUDA_VERSION >= 11080
-        const CUlaunchConfig config = {.gridDimX = launch->grid[0],
-                                       .gridDimY = launch->grid[1],
-                                       .gridDimZ = launch->grid[2],
-                                       .blockDimX = kernel->abi.threads,
-                                       .blockDimY = 1,
-                                       .blockDimZ = 1,
-                                       .sharedMemBytes = kernel->abi.shared_bytes};
+        const CUlaunchConfig config = config_of(kernel, launch);
         if (device->driver.active_clusters)
             result = device->driver.active_clusters(&count, kernel->function, &config);
 #endif
