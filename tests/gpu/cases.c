@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "case_file.h"
+#include "codegen.h"
 #include "suite.h"
 #include "vbc.h"
 
@@ -49,6 +50,17 @@ static bool run_case(suite *s, const gpu_test *test) {
     return good;
 }
 
+/* Has the GPU what every kernel of the program is made of? */
+static bool is_for_gpu(const suite *s, const tvm_ir_program *program) {
+    const tvm_target_traits *traits = tvm_target_traits_for(s->target);
+    for (uint32_t k = 0; k < program->kernel_count; k++) {
+        const tvm_ir_kernel *kernel = &program->kernels[k];
+        if (tvm_cluster_blocks(kernel) > 1 && !tvm_traits_have(traits, TVM_HAS_CLUSTERS)) return false;
+        if (tvm_has_tensor_memory(kernel) && !tvm_traits_have(traits, TVM_HAS_TCGEN05)) return false;
+    }
+    return true;
+}
+
 static void add_case(suite *s, gpu_group *group, const char *path) {
     case_file *c = case_read(path);
     if (c == NULL || (c->errors == NULL && c->kernel != NULL)) {
@@ -59,7 +71,8 @@ static void add_case(suite *s, gpu_group *group, const char *path) {
                     tvm_vbc_write(program, true, &test->bytecode, &test->size, &diags) == TVM_OK;
         if (!good) tvm_diags_print(&diags, stdout, test->name, false);
         /* What only the interpreter finds would be undefined on a GPU. */
-        test->run = c != NULL && c->traps ? NULL : run_case;
+        bool is_skipped = (c != NULL && c->traps) || (good && !is_for_gpu(s, program));
+        test->run = is_skipped ? NULL : run_case;
         tvm_diags_free(&diags);
         tvm_ir_program_free(program);
     }
