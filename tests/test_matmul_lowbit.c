@@ -395,7 +395,14 @@ END_TEST
 
 /* ---- stacks of experts */
 
-enum { EXPERTS = 3, TILES = 4 };
+enum { EXPERTS = 5 };
+
+/* Stacks of EXPERTS matrices, and what all rows times each of them are. */
+typedef struct stacks {
+    problem of[EXPERTS];
+    void *p, *s, *z, *bias;
+    float *factor;
+} stacks;
 
 /* The tensors of the problems, one behind the other. */
 static void *stacked(void *const parts[EXPERTS], size_t bytes) {
@@ -404,48 +411,126 @@ static void *stacked(void *const parts[EXPERTS], size_t bytes) {
     return whole;
 }
 
-/* Tiles of `rows` rows, each by the matrix that it names or none: as the products one by one. */
-static void experts_multiply(const runner *r, int rows, int n, int k) {
-    static const int of_tile[TILES] = {2, EXPERTS, 0, 2};
-    int32_t e[TILES] __attribute__((aligned(64)));
-    problem o[EXPERTS];
-    memcpy(e, of_tile, sizeof e);
-    for (size_t i = 0; i < EXPERTS; i++) make_seeded(r, &o[i], rows, n, k, 7 + i);
-    const size_t scales = (size_t)(matmul_groups(r->form->options, k) * n) * 2;
-    const size_t packed = (size_t)((n + 63) / 64 * 64 * k) * (size_t)r->weight.bits / 8;
-    const size_t of_a = (size_t)(rows * k) * 2, of_c = product_bytes(r, o);
-    void *p = stacked((void *[]){o[0].p, o[1].p, o[2].p}, packed);
-    void *s = stacked((void *[]){o[0].s, o[1].s, o[2].s}, scales);
-    void *z = stacked((void *[]){o[0].z, o[1].z, o[2].z}, scales);
-    void *bias = stacked((void *[]){o[0].bias, o[1].bias, o[2].bias}, (size_t)n * 2);
-    uint8_t *a = zeroed(TILES * of_a), *c = zeroed(TILES * of_c);
-    memset(c, 0x7f, TILES * of_c);
-    for (size_t t = 0; t < TILES; t++)
-        if (e[t] < EXPERTS) memcpy(a + t * of_a, o[e[t]].a, of_a);
-    tvm_kernel *kernel = kernel_of(r, "matmul_lowbit");
-    ck_assert_msg(tvm_launch(kernel, NULL, TILES * rows, n, k, EXPERTS, rows, a, e, p, s, z, bias, c) ==
-                      TVM_OK,
-                  "%s", tvm_message(r->context));
-    for (size_t t = 0; t < TILES; t++)
-        if (e[t] < EXPERTS) is_product(r, &o[e[t]], c + t * of_c, "EXPERTS");
-    for (size_t i = 0; i < of_c; i++)
-        ck_assert_int_eq(c[of_c + i], 0x7f); /* the tile of none is not written */
-    e[3] = EXPERTS + 1;
-    ck_assert_int_ne(tvm_launch(kernel, NULL, TILES * rows, n, k, EXPERTS, rows, a, e, p, s, z, bias, c),
-                     TVM_OK);
-    ck_assert_ptr_nonnull(strstr(tvm_message(r->context), "range"));
-    for (size_t i = 0; i < EXPERTS; i++) free_problem(&o[i]);
-    free(p), free(s), free(z), free(bias), free(a), free(c);
+static void make_stacks(const runner *r, stacks *o, long m, long n, long k) {
+    const matmul_variant how = r->form->options;
+    void *p[EXPERTS], *s[EXPERTS], *z[EXPERTS], *bias[EXPERTS];
+    o->factor = zeroed(EXPERTS * sizeof(float));
+    for (size_t i = 0; i < EXPERTS; i++) {
+        problem *one = &o->of[i];
+        make_seeded(r, one, m, n, k, 7 + i);
+        memcpy(one->a, o->of[0].a, (size_t)(m * k) * 2);
+        memset(one->expected, 0, (size_t)(m * n) * sizeof(double));
+        matmul_expect(m, n, k, r->weight, how, one->a, one->w, one->s, one->z, one->expected);
+        lowbit_bias(r->form, m, n, one->bias, one->expected);
+        p[i] = one->p, s[i] = one->s, z[i] = one->z, bias[i] = one->bias, o->factor[i] = *one->factor;
+    }
+    const size_t scales = (size_t)(matmul_groups(how, k) * n) * 2;
+    o->p = stacked(p, (size_t)((n + 63) / 64 * 64 * k) * (size_t)r->weight.bits / 8);
+    o->s = stacked(s, scales), o->z = stacked(z, scales), o->bias = stacked(bias, (size_t)n * 2);
 }
 
-START_TEST(stacks_of_experts_multiply) {
+static void free_stacks(stacks *o) {
+    for (size_t i = 0; i < EXPERTS; i++) free_problem(&o->of[i]);
+    free(o->p), free(o->s), free(o->z), free(o->bias), free(o->factor);
+}
+
+/* The expert of a row by the definition, or -1: offsets are cut to 0 to m, and none is less than one before it. */
+static int expert_of(const int32_t *offsets, long m, long row) {
+    long begin = 0;
+    for (int e = -1; e < EXPERTS; e++) {
+        long end = offsets[e + 1] < 0 ? 0 : offsets[e + 1] > m ? m : offsets[e + 1];
+        if (end < begin) end = begin;
+        if (row >= begin && row < end) return e;
+        begin = end;
+    }
+    return -1;
+}
+
+static size_t stacks_arguments(const runner *r, const stacks *o, int32_t *offsets, void *c, tvm_value values[12]) {
+    const problem *one = &o->of[0];
+    const long sizes[] = {one->m, one->n, one->k, EXPERTS};
+    void *const tensors[] = {one->a, offsets, o->p, o->s, r->form->options.zeros ? o->z : NULL,
+                             r->form->bias ? o->bias : NULL, r->form->factor ? o->factor : NULL, c};
+    size_t count = 0;
+    for (size_t i = 0; i < 4; i++) values[count++] = (tvm_value){.i = sizes[i]};
+    for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++)
+        if (tensors[i] != NULL) values[count++] = (tvm_value){.data = tensors[i]};
+    return count;
+}
+
+/* Each row is multiplied by its expert's matrix, and rows of none are not written. */
+static void rows_have_experts(const runner *r, const stacks *o, const int32_t *given, const char *kernel) {
+    const problem *one = &o->of[0];
+    const size_t of_row = (size_t)one->n * (r->form->f32 ? 4 : 2);
+    int32_t offsets[EXPERTS + 1] __attribute__((aligned(64)));
+    memcpy(offsets, given, sizeof offsets);
+    uint8_t *c = zeroed((size_t)one->m * of_row);
+    memset(c, 0x7f, (size_t)one->m * of_row);
+    tvm_value values[12];
+    size_t count = stacks_arguments(r, o, offsets, c, values);
+    ck_assert_msg(tvm_launchv(kernel_of(r, kernel), NULL, values, count) == TVM_OK, "%s: %s", kernel,
+                  tvm_message(r->context));
+    for (long row = 0; row < one->m; row++) {
+        int e = expert_of(offsets, one->m, row);
+        const uint8_t *found = c + (size_t)row * of_row;
+        if (e < 0) {
+            for (size_t i = 0; i < of_row; i++) ck_assert_msg(found[i] == 0x7f, "%s: row %ld", kernel, row);
+        } else {
+            double error = lowbit_error(r->form, (size_t)one->n, found, o->of[e].expected + row * one->n);
+            ck_assert_msg(error <= 2 * lowbit_error_bound(r->form), "%s: row %ld of expert %d: %g", kernel, row, e,
+                          error);
+        }
+    }
+    free(c);
+}
+
+/* All rows at one expert, experts without rows or with one, and offsets that are none. */
+static const int32_t offsets_of_70[][EXPERTS + 1] = {{0, 70, 70, 70, 70, 70}, {0, 0, 33, 33, 34, 70},
+                                                     {3, 19, 19, 40, 41, 66}, {0, 40, 20, 50, 45, 70},
+                                                     {-7, -9, 35, 2000000000, 5, 70}, {0, 0, 0, 0, 0, 70},
+                                                     {70, 0, 70, 70, 70, 70}};
+static const int32_t offsets_of_5[][EXPERTS + 1] = {
+    {0, 1, 2, 3, 4, 5}, {0, 0, 5, 5, 5, 5}, {0, 2, 2, 2, 4, 4}, {5, 4, 3, 2, 1, 0}};
+#define OFFSETS(of) (sizeof(of) / sizeof *(of))
+
+START_TEST(rows_of_experts_multiply) {
     static const machine machines[] = {{0, 4}, {90, 3}, {90, 132}};
     const lowbit_form f = {.type = "u4", .options = {.group = 64, .zeros = 1}, .bias = true};
     runner r;
     open_defined(&r, &f, "WTYPE=u4 GROUP=64 ZEROS=true BIAS=true EXPERTS=true", machines[_i]);
-    experts_multiply(&r, 8, 200, 640);
-    experts_multiply(&r, 16, 72, 320);
-    if (machines[_i].target == 90) experts_multiply(&r, 32, 264, 128);
+    stacks o;
+    make_stacks(&r, &o, 5, 200, 640);
+    for (size_t i = 0; i < OFFSETS(offsets_of_5); i++)
+        rows_have_experts(&r, &o, offsets_of_5[i], "matmul_lowbit");
+    free_stacks(&o);
+    make_stacks(&r, &o, 70, 72, 320);
+    for (size_t i = 0; i < OFFSETS(offsets_of_70); i++)
+        if (test_takes(i + (unsigned)_i, 2)) rows_have_experts(&r, &o, offsets_of_70[i], "matmul_lowbit");
+    free_stacks(&o);
+    close_runner(&r);
+}
+END_TEST
+
+/* Every kernel with EXPERTS of a program. */
+START_TEST(every_variant_has_experts) {
+    static const machine machines[] = {{90, 3}, {90, 132}};
+    static const lowbit_form of[] = {{.type = "u4", .options = {.group = 128}},
+                                     {.type = "f4_e2m1", .options = {.group = 32, .bf16 = 1}, .bias = true},
+                                     {.type = "u3", .options = {.group = 64}, .factor = true}};
+    static const char *const defines[] = {"WTYPE=u4 EXPERTS=true",
+                                          "WTYPE=f4_e2m1 ATYPE=bf16 GROUP=32 BIAS=true EXPERTS=true",
+                                          "WTYPE=u3 GROUP=64 FACTOR=true EXPERTS=true"};
+    runner r;
+    open_defined(&r, &of[_i / 2], defines[_i / 2], machines[_i % 2]);
+    stacks o;
+    make_stacks(&r, &o, 70, 136, 384);
+    for (size_t i = 0; i < tvm_kernel_count(r.code); i++) {
+        const char *name = tvm_kernel_name(tvm_kernel_at(r.code, i));
+        if (lowbit_rows(name) == 0) continue;
+        for (size_t j = 0; j < OFFSETS(offsets_of_70); j++)
+            if (test_takes(i + 2 * j + (unsigned)_i, 6)) rows_have_experts(&r, &o, offsets_of_70[j], name);
+    }
+    free_stacks(&o);
     close_runner(&r);
 }
 END_TEST
@@ -526,14 +611,16 @@ static Suite *lowbit_suite(void) {
     tcase_add_loop_test(run, every_option_multiplies, 0, OPTIONS);
     tcase_add_loop_test(run, early_weights_are_the_same, 0, 3);
     tcase_add_loop_test(run, early_launches_multiply, 0, 2);
-    tcase_add_loop_test(run, stacks_of_experts_multiply, 0, 3);
     tcase_add_loop_test(run, the_entry_is_a_variant, 0, 4);
     tcase_add_loop_test(run, impossible_sizes_are_refused, 0, 2);
     tcase_add_test(run, large_variants_are_for_sm_90);
     suite_add_tcase(suite, run);
-    TCase *batches = tcase_create("batches");
+    TCase *batches = tcase_create("batches"), *experts = tcase_create("experts");
     tcase_add_loop_test(batches, rows_do_not_depend_on_the_batch, 0, 2 * INVARIANT_FORMS);
     suite_add_tcase(suite, batches);
+    tcase_add_loop_test(experts, rows_of_experts_multiply, 0, 3);
+    tcase_add_loop_test(experts, every_variant_has_experts, 0, 6);
+    suite_add_tcase(suite, experts);
     return suite;
 }
 

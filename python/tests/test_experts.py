@@ -45,7 +45,7 @@ def expected(made, x, index):
     ],
 )  # fmt: skip
 def test_each_row_has_its_expert(device, type, group, dtype, words):
-    """Few rows, which have a tile each, and many, which are sorted; some belong to no expert, and one has no rows."""
+    """Few rows and many; some belong to no expert, and one has no rows."""
     made = stack(device, type, group, dtype=getattr(torch, dtype), **words)
     draw = torch.Generator().manual_seed(1)
     for rows in (1, 5, 40, 150) if device == "cuda" else (5, 40):
@@ -63,18 +63,16 @@ def test_sizes_that_are_no_multiples():
     assert made.dequantize().shape == (4, 33, 100)
 
 
-@pytest.mark.parametrize("rows", [8, 16, 32, 64])
-def test_tiles(rows):
-    """Each tile has rows of one expert, each row a place of its own; there is room for the worst case."""
+def test_rows():
+    """Each expert's rows stand side by side, each row at a place of its own, in their order; those of none are last."""
     for index in (torch.randint(-2, 9, (200,)), torch.zeros(17).long(), torch.arange(60) % 7, torch.tensor([[3], [9]])):
-        tiles = experts.tiles_of(index, 7, rows)
-        flat = index.flatten()
-        assert torch.equal(tiles.valid, (flat >= 0) & (flat < 7))
-        places = tiles.places[tiles.valid]
-        assert len(places.unique()) == len(places)
-        assert torch.equal(tiles.experts[places // rows].long(), flat[tiles.valid])
+        rows, flat = experts.rows_of(index, 7), index.flatten()
+        assert rows.offsets[0] == 0 and rows.offsets[-1] == ((flat >= 0) & (flat < 7)).sum()
+        for e in range(7):
+            assert torch.equal(rows.rows[rows.offsets[e] : rows.offsets[e + 1]], (flat == e).nonzero()[:, 0].int())
+        assert torch.equal(rows.rows[rows.places], torch.arange(len(flat)).int())
         x = torch.randn(len(flat), 4)
-        assert torch.equal(tiles.gather(tiles.spread(x)), x * tiles.valid[:, None])
+        assert torch.equal(rows.gather(rows.spread(x)), x * ((flat >= 0) & (flat < 7))[:, None])
 
 
 def test_a_stack_is_a_module():
@@ -119,7 +117,9 @@ def test_what_is_refused():
         (lambda: experts.Experts.from_float(torch.ones(4, 4)), "3 dimensions"),
         (lambda: experts.Experts.from_linears([]), "one at least"),
         (lambda: experts.Experts.from_linears([nn.Linear(64, 64), nn.Linear(64, 72)]), "out_features of expert 1"),
-        (lambda: experts.matmul_experts(x, index.int(), made.packed, made.scales, type="u4", group=64), "rows a tile"),
+        (lambda: experts.matmul_experts(x, index.int(), made.packed, made.scales, type="u4", group=64), "shape .5."),
+        (lambda: experts.matmul_experts(x, torch.zeros(5), made.packed, made.scales, type="u4", group=64), "offsets must be torch.int32"),
+        (lambda: experts.Experts(513, 8, 8), "from 1 to 512"),
         (lambda: experts.MixtureOfExperts(torch.nn.Linear(2, 2)), "the experts of a mixture"),
     ]:
         with pytest.raises((TypeError, ValueError, RuntimeError), match=message):

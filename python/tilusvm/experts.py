@@ -1,9 +1,9 @@
 """Stacks of linear layers of which each row of activations takes one: the experts of a mixture.
 
-    tiles = tiles_of(top_k_index, experts, rows)        # on the device: which rows go where, in tiles of one expert
-    y = tiles.gather(stack(tiles.spread(x), tiles))
+    rows = rows_of(top_k_index, experts)        # on the device: the rows of each expert, one expert after the other
+    y = rows.gather(stack(rows.spread(x), rows))
 
-A launch multiplies all tiles, each by its own matrix, which it finds by a number in memory: nothing waits for the
+A launch multiplies all rows, each by its expert's matrix, which blocks find by offsets in memory: nothing waits for the
 device, so that a mixture can be captured into a CUDA graph. quantize_ puts MixtureOfExperts in the place of the experts
 of transformers (Mixtral, Qwen 2 and 3 MoE, gpt-oss, DeepSeek, ...).
 """
@@ -21,70 +21,46 @@ from ._registry import need, need_tensor, operator
 from .nn import Linear, LowBit, filled
 from .ops import LOWBIT, check_group, check_out, check_zeros, group_rows, lowbit_program
 
-__all__ = ["ExpertTiles", "Experts", "MixtureOfExperts", "matmul_experts", "tiles_of"]
+__all__ = ["ExpertRows", "Experts", "MixtureOfExperts", "matmul_experts", "rows_of"]
 
-_OWN_TILES = 16  #: so many rows have a tile each: that is quicker than to sort them
+class ExpertRows(NamedTuple):
+    """Rows sorted by expert: those of expert e are offsets[e] to offsets[e + 1] - 1. Behind them are those of none."""
 
-
-class ExpertTiles(NamedTuple):
-    """Where rows lie so that each tile is of one expert."""
-
-    experts: torch.Tensor  #: i32 [tiles]: the expert of each; the number of experts for those that are left out
-    places: torch.Tensor  #: i64 [rows]: where each row lies among those of the tiles
-    valid: torch.Tensor  #: bool [rows]: is its expert one?
-    rows: int  #: of a tile
+    rows: torch.Tensor  #: i32 [count]: which row stands at each place
+    offsets: torch.Tensor  #: i32 [experts + 1]
+    places: torch.Tensor  #: i32 [count]: the place of each row
 
     def spread(self, x: torch.Tensor, each: int = 1) -> torch.Tensor:
-        """x [rows / each, k] as rows of tiles [tiles * rows, k], zeros between them; each: rows that share one of x."""
-        out = x.new_zeros(self.experts.shape[0] * self.rows, x.shape[-1])
-        return out.index_copy_(0, self.places, x.repeat_interleave(each, 0) if each > 1 else x)
+        """x [count / each, k] as sorted rows [count, k]; each: rows that share one of x."""
+        return x.index_select(0, self.rows if each == 1 else self.rows // each)
 
     def gather(self, y: torch.Tensor) -> torch.Tensor:
         """The way back; rows without an expert are zeros."""
-        return torch.where(self.valid[:, None], y.index_select(0, self.places), 0)
+        is_own = (self.places >= self.offsets[0]) & (self.places < self.offsets[-1])
+        return torch.where(is_own[:, None], y.index_select(0, self.places), 0)
 
 
-def tiles_of(index: torch.Tensor, experts: int, rows: int) -> ExpertTiles:
-    """The tiles of `rows` rows for an integer tensor that names the expert of each row, of any shape; without a copy
-    to the host. A number that is not 0 to experts - 1 is that of no expert."""
-    need_tensor("tiles_of", "index", index)
+def rows_of(index: torch.Tensor, experts: int) -> ExpertRows:
+    """The rows of each expert for an integer tensor that names the expert of each row, of any shape; without a copy to
+    the host. A number that is not 0 to experts - 1 is that of no expert."""
+    need_tensor("rows_of", "index", index)
     if index.dtype.is_floating_point or index.dtype == torch.bool:
-        raise TypeError(f"tiles_of: index must be of integers, not {index.dtype}")
-    index = index.reshape(-1).long()
-    count, device = index.shape[0], index.device
-    valid = (index >= 0) & (index < experts)
-    key = torch.where(valid, index, experts)
-    if count <= _OWN_TILES:
-        places = torch.arange(count, device=device) * rows
-        return ExpertTiles(key.int(), places, valid, rows)
-    # Each expert's rows fill whole tiles but for the last; all that have none are one row of a tile that is left out.
-    touched = min(count, experts)
-    tiles = touched + (count - touched) // rows + 1
-    ordered, order = key.sort(stable=True)
-    counts = torch.zeros(experts + 1, dtype=torch.int64, device=device).index_add_(0, key, torch.ones_like(key))
-    ends = ((counts[:experts] + rows - 1) // rows).cumsum(0)
-    owner = torch.searchsorted(ends, torch.arange(tiles, device=device), right=True)
-    first_tile = torch.cat([ends.new_zeros(1), ends])
-    first_row = counts.cumsum(0) - counts
-    place = first_tile[ordered] * rows + torch.arange(count, device=device) - first_row[ordered]
-    place = torch.where(ordered < experts, place, tiles * rows - 1)
-    places = torch.empty_like(place).index_copy_(0, order, place)
-    return ExpertTiles(owner.int(), places, valid, rows)
+        raise TypeError(f"rows_of: index must be of integers, not {index.dtype}")
+    index = index.reshape(-1)
+    key = torch.where((index >= 0) & (index < experts), index, experts).int()
+    ordered, rows = key.sort(stable=True)
+    numbers = torch.arange(experts + 1, dtype=torch.int32, device=index.device)
+    offsets = torch.searchsorted(ordered, numbers, out_int32=True)
+    count = torch.arange(index.shape[0], dtype=torch.int32, device=index.device)
+    return ExpertRows(rows.int(), offsets, torch.empty_like(count).index_copy_(0, rows, count))
 
 
 # ---- the operator ----
 
-
-@torch.compiler.assume_constant_result
-def tile_rows(type, group, dtype, zeros, device) -> tuple[int, ...]:
-    """The rows that tiles may have on a device, from the least."""
-    if device.type != "cuda" or torch.cuda.get_device_capability(device) < (9, 0):
-        return 8, 16
-    program = lowbit_program(type, group, dtype, ZEROS=zeros, EXPERTS=True)
-    return 8, 16, *(rows for rows in (32, 64) if f"matmul_lowbit_mma_{rows}x256x1" in program)
+MOST_EXPERTS = 512  #: as the program has room for their offsets
 
 
-def _check(op, x, tiles, packed, scales, zeros, type, group, out_dtype):
+def _check(op, x, offsets, packed, scales, zeros, type, group, out_dtype):
     need(op, "scales", scales, dim=3)
     check_group(f"{op}: ", type, group, scales.dtype)
     need(op, "x", x, dim=2)
@@ -92,29 +68,27 @@ def _check(op, x, tiles, packed, scales, zeros, type, group, out_dtype):
     k = packed.shape[2] * group_rows(group)
     if x.shape[1] != k:
         raise ValueError(f"{op}: x must have {k} columns, as the weights have rows, not {x.shape[1]}")
-    if not tiles.shape[0] or x.shape[0] % tiles.shape[0] or x.shape[0] // tiles.shape[0] not in (8, 16, 32, 64):
-        raise ValueError(f"{op}: x must have 8, 16, 32 or 64 rows a tile, not {x.shape[0]} for {tiles.shape[0]} tiles")
+    if not 1 <= packed.shape[0] <= MOST_EXPERTS:
+        raise ValueError(f"{op}: packed must be of 1 to {MOST_EXPERTS} experts, not {packed.shape[0]}")
+    need(op, "offsets", offsets, dtype=torch.int32, shape=(packed.shape[0] + 1,))
     if scales.shape[2] % 8:
         raise ValueError(f"{op}: scales must have a multiple of 8 columns, not {scales.shape[2]}")
     check_zeros(op, type, zeros)
     check_out(op, scales, out_dtype)
 
 
-@operator(
-    "matmul_lowbit", **LOWBIT, EXPERTS=True, check=_check,
-    rows=lambda x, tiles: x.shape[0] // tiles.shape[0] if len(tiles) else 8,
-)  # fmt: skip
+@operator("matmul_lowbit", **LOWBIT, EXPERTS=True, check=_check)
 def matmul_experts(
-    x: torch.Tensor, tiles: torch.Tensor, packed: torch.Tensor, scales: torch.Tensor, zeros: torch.Tensor | None = None,
-    bias: torch.Tensor | None = None, *, type: str, group: int = 128, out_dtype: torch.dtype | None = None,
-    multiplier: torch.Tensor | None = None,
+    x: torch.Tensor, offsets: torch.Tensor, packed: torch.Tensor, scales: torch.Tensor,
+    zeros: torch.Tensor | None = None, bias: torch.Tensor | None = None, *, type: str, group: int = 128,
+    out_dtype: torch.dtype | None = None, multiplier: torch.Tensor | None = None,
 ) -> torch.Tensor:  # fmt: skip
-    """Tile i of x times matrix tiles[i] of a stack, for all i: [m, n].
+    """Rows offsets[e] to offsets[e + 1] - 1 of x times matrix e of a stack, for all e: [m, n].
 
-    x: halves [m, k], m / tiles rows a tile, 8, 16, 32 or 64 (tile_rows says what a device takes); tiles: i32, the
-    number of matrices for a tile that is left out, whose rows of the result are undefined; packed: uint8 [experts,
-    *packed_shape(type, group, k, n)]; scales: of x's type, [experts, k / group, n], or [experts, 1, n] for group 0;
-    zeros: as scales; bias: [experts, n]; multiplier: f32 [experts]; out_dtype: as of matmul_lowbit.
+    x: halves [m, k]; offsets: i32 [experts + 1], of which one that is less than the one before it, or no row, counts
+    as the nearest that is not: rows of no matrix are undefined in the result; packed: uint8 [experts,
+    *packed_shape(type, group, k, n)], of 1 to 512 experts; scales: of x's type, [experts, k / group, n], or [experts,
+    1, n] for group 0; zeros: as scales; bias: [experts, n]; multiplier: f32 [experts]; out_dtype: as of matmul_lowbit.
     """
 
 
@@ -133,8 +107,8 @@ class Experts(LowBit):
         device: torch.device | str | None = None, **options: Any,
     ) -> None:  # fmt: skip
         super().__init__()
-        if not isinstance(experts, int) or not 1 <= experts <= 65536:
-            raise ValueError(f"Experts: experts must be a number from 1 to 65536, not {experts!r}")
+        if not isinstance(experts, int) or not 1 <= experts <= MOST_EXPERTS:
+            raise ValueError(f"Experts: experts must be a number from 1 to {MOST_EXPERTS}, not {experts!r}")
         one = Linear(in_features, out_features, bias, device="meta", **options)
         if one.batch_invariant:
             raise ValueError("Experts: batch_invariant is for nn.Linear alone")
@@ -231,39 +205,35 @@ class Experts(LowBit):
         """The weights [experts, out_features, in_features]."""
         return torch.stack([self.linear(i).dequantize(dtype) for i in range(self.experts)])
 
-    def rows_for(self, count: int) -> int:
-        """Of a tile, where `count` rows go to the experts."""
-        allowed = tile_rows(self.type, self.group, self.dtype, self.zeros is not None, self.device)
-        return next((rows for rows in allowed if count <= rows * self.experts), allowed[-1])
-
     def forward(
-        self, x: torch.Tensor, experts: torch.Tensor | ExpertTiles, bias: torch.Tensor | None = None,
+        self, x: torch.Tensor, experts: torch.Tensor | ExpertRows, bias: torch.Tensor | None = None,
     ) -> torch.Tensor:  # fmt: skip
-        """x: [rows, in_features]; experts: an integer to a row, or the ExpertTiles that x has been spread to, as the
+        """x: [rows, in_features]; experts: an integer to a row, or the ExpertRows by which x has been sorted, as the
         result is then. bias: [experts, out_features], in the place of the layers' own."""
         need_tensor("Experts", "x", x)
         if x.dtype is not self.dtype and torch.is_autocast_enabled(x.device.type):
             x = x.to(self.dtype)
         if x.dim() != 2 or x.shape[1] != self.in_features:
             raise ValueError(f"Experts: x must have the shape [rows, {self.in_features}], not {list(x.shape)}")
-        if isinstance(experts, ExpertTiles):
+        if isinstance(experts, ExpertRows):
             return self._multiply(x, experts, bias)
-        tiles = tiles_of(experts, self.experts, self.rows_for(x.shape[0]))
-        named = tiles.places.shape[0]
+        rows = rows_of(experts, self.experts)
+        named = rows.places.shape[0]
         if named != x.shape[0]:
             raise ValueError(f"Experts: experts must name one for each of {x.shape[0]} rows, not {named}")
-        return tiles.gather(self._multiply(tiles.spread(x), tiles, bias))
+        return rows.gather(self._multiply(rows.spread(x), rows, bias))
 
-    def _multiply(self, x, tiles, bias):
+    def _multiply(self, x, rows, bias):
         n, k = self._whole
         if self.order is not None:
-            owner = tiles.experts.clamp(max=self.experts - 1).repeat_interleave(tiles.rows)
+            place = torch.arange(x.shape[0], dtype=torch.int32, device=x.device)
+            owner = torch.searchsorted(rows.offsets[1:], place, right=True).clamp(max=self.experts - 1)
             x = x.gather(1, self.order.index_select(0, owner).long())
         if k != self.in_features:
             x = torch.nn.functional.pad(x, (0, k - self.in_features))
         bias = filled(self.bias if bias is None else bias.to(self.dtype).contiguous(), n)
         y = matmul_experts.operator(
-            x.contiguous(), tiles.experts, self.packed, self.scales, self.zeros, bias, self.type, self.group, None,
+            x.contiguous(), rows.offsets, self.packed, self.scales, self.zeros, bias, self.type, self.group, None,
             self.multiplier,
         )  # fmt: skip
         return y if n == self.out_features else y[:, : self.out_features].contiguous()
@@ -302,18 +272,18 @@ class MixtureOfExperts(torch.nn.Module):
         shape = hidden_states.shape
         x = hidden_states.reshape(-1, shape[-1])
         tokens, top = top_k_index.shape
-        tiles = tiles_of(top_k_index, self.num_experts, self.down_proj.rows_for(tokens * top))
-        x = tiles.spread(x, top)
+        rows = rows_of(top_k_index, self.num_experts)
+        x = rows.spread(x, top)
         if hasattr(self, "gate_proj"):
-            h = torch.stack([self.gate_proj(x, tiles), self.up_proj(x, tiles)], -1 if self._interleaved() else -2)
+            h = torch.stack([self.gate_proj(x, rows), self.up_proj(x, rows)], -1 if self._interleaved() else -2)
             h = h.flatten(-2)
         else:
             first = "gate_up_proj" if hasattr(self, "gate_up_proj") else "up_proj"
-            h = getattr(self, first)(x, tiles, getattr(self, f"{first}_bias", None))
+            h = getattr(self, first)(x, rows, getattr(self, f"{first}_bias", None))
         between = self._between[0]
         gated = getattr(between, "has_gate", True)
         h = between._apply_gate(h) if gated else between.act_fn(h)
-        y = tiles.gather(self.down_proj(h.to(x.dtype), tiles, getattr(self, "down_proj_bias", None)))
+        y = rows.gather(self.down_proj(h.to(x.dtype), rows, getattr(self, "down_proj_bias", None)))
         y = y.view(tokens, top, -1) * top_k_weights[..., None]
         return y.sum(1).to(hidden_states.dtype).view(shape)
 

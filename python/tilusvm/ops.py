@@ -151,7 +151,7 @@ def _check_lowbit(op, x, packed, scales, zeros, type, group, out_dtype):
 
 #: Names of the arguments that the kernels of matmul_lowbit call otherwise, and what their constants are.
 LOWBIT = {
-    "names": {"a": "x", "p": "packed", "s": "scales", "z": "zeros", "factor": "multiplier", "e": "tiles"},
+    "names": {"a": "x", "p": "packed", "s": "scales", "z": "zeros", "factor": "multiplier"},
     "constants": lambda type: format_of(type).consts, "ATYPE": ("scales", HALVES), "GROUP": "group", "ZEROS": "zeros",
     "BIAS": "bias", "OTYPE": "out_dtype", "FACTOR": "multiplier",
 }  # fmt: skip

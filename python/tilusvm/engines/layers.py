@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .._torch import torch
-from ..experts import Experts, tiles_of
+from ..experts import Experts, rows_of
 from ..nn import Linear
 from ..ops import swiglu
 from .parts import cut_weight
@@ -185,9 +185,9 @@ def mixture(
     """The weighted sum of what the experts of `index` [tokens, k] make of x [tokens, hidden], routed on the device. An
     index that is no expert of the stacks adds nothing."""
     tokens, top = index.shape
-    tiles = tiles_of(index, down.experts, down.rows_for(tokens * top))
-    spread = tiles.spread(x, top)
-    parts = [stack(spread, tiles) for stack in before]
+    rows = rows_of(index, down.experts)
+    spread = rows.spread(x, top)
+    parts = [stack(spread, rows) for stack in before]
     h = swiglu(parts[0] if len(parts) == 1 else torch.cat(parts, -1), activation)
-    y = tiles.gather(down(h, tiles)).view(tokens, top, -1)
+    y = rows.gather(down(h, rows)).view(tokens, top, -1)
     return (y * weights[..., None]).sum(1).to(x.dtype)

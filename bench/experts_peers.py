@@ -1,0 +1,154 @@
+#!/usr/bin/env python3
+"""Products of mixtures of experts: matmul_lowbit with EXPERTS beside torch._grouped_mm of bf16 in one process.
+
+    experts_peers.py [--mixtures mixtral,...] [--tokens 1,...] [--products gate_up,down] [--variants] [--seconds S]
+
+Each token has `top` experts at random, other ones in each launch of a graph; rows are sorted by expert beforehand, as a
+router leaves them. Times are medians of replays of CUDA graphs, us; weights are in copies that are larger together than
+ten times the L2. A result is compared with a float64 product first. touched: experts that have rows, on average; GB/s:
+of their weights and scales; TFLOP/s: of rows that there are. --variants: every kernel of the program, too, for choices
+that were not the best. Stops before a point that would begin after so many seconds.
+Exit status: 0 every point was right, 1 one was not."""
+import argparse
+import sys
+import time
+
+import torch
+from side_by_side import Job, alternate
+
+import tilusvm
+from tilusvm import experts
+
+#: experts of a rank, experts of a token among them, hidden and inner size, type, group
+MIXTURES = {
+    "mixtral": (8, 2, 4096, 14336, "u4", 128),
+    "qwen3_30b": (128, 8, 2048, 768, "u4", 128),
+    "deepseek_v3": (32, 1, 7168, 2048, "u4", 128),  # one of eight ranks: of a token's 8 experts one is here, about
+    "gpt_oss_20b": (32, 4, 2880, 2880, "f4_e2m1", 32),
+}
+BYTES = 1 << 29
+
+
+class Stack:
+    """Copies of a stack with random codes, and what launches its product."""
+
+    def __init__(self, count, k, n, type, group):
+        self.k, self.n, self.count, self.type, self.group = -(-k // 128) * 128, n, count, type, group
+        empty = experts.Experts(count, self.k, n, False, type=type, group=group, dtype=torch.bfloat16, device="meta")
+        size = empty.packed.numel()
+        self.copies = max(2, BYTES // size)
+        shape, scales = (self.copies, *empty.packed.shape), (self.copies, *empty.scales.shape)
+        self.packed = torch.randint(0, 256, shape, dtype=torch.uint8, device="cuda")
+        self.scales = (torch.rand(scales, device="cuda") * 0.01 + 0.01).bfloat16()
+        self.bytes = (size + empty.scales.numel() * 2) / count
+        empty.packed, empty.scales = self.packed[0], self.scales[0]
+        self.layers = empty
+
+    def entry(self, i, x, offsets, out):
+        i %= self.copies
+        options = (self.type, self.group, None, None)
+        return experts.matmul_experts.operator(
+            x, offsets, self.packed[i], self.scales[i], None, None, *options
+        )  # fmt: skip
+
+    def kernels(self):
+        program = experts.lowbit_program(self.type, self.group, torch.bfloat16, EXPERTS=True)
+        names = [name for name in program if name not in ("pack", "matmul_lowbit") and "sm80" not in name]
+        return {name.removeprefix("matmul_lowbit_"): self._launch(program[name]) for name in names}
+
+    def _launch(self, kernel):
+        def launch(i, x, offsets, out):
+            i %= self.copies
+            sizes = (x.shape[0], self.n, self.k, self.count)
+            kernel(*sizes, x, offsets, self.packed[i], self.scales[i], out)
+
+        return launch
+
+
+def routed(tokens, top, count):
+    """Offsets of the experts' rows, and how many experts have some."""
+    index = torch.rand(tokens, count, device="cuda").topk(top, -1).indices
+    rows = experts.rows_of(index, count)
+    return rows.offsets, int((rows.offsets.diff() > 0).sum())
+
+
+def error_of(stack, x, offsets, y):
+    """Relative, Frobenius, of the rows of the first and last expert that have some."""
+    sizes = offsets.diff().tolist()
+    found = [e for e in range(stack.count) if sizes[e]]
+    most = 0.0
+    for e in {found[0], found[-1]}:
+        begin, end = int(offsets[e]), min(int(offsets[e + 1]), int(offsets[e]) + 300)
+        wanted = x[begin:end].double() @ stack.layers.linear(e).dequantize(torch.float64).T
+        most = max(most, float((y[begin:end].double() - wanted).norm() / wanted.norm()))
+    return most
+
+
+def measure(mixture, product, tokens, stack, weight, variants):
+    count, top, hidden, inner, *_ = MIXTURES[mixture]
+    rows = tokens * top
+    launches = 40 if rows * stack.n * stack.k < 1e11 else 8
+    x = torch.randn(rows, stack.k, device="cuda").bfloat16()
+    drawn = [routed(tokens, top, count) for _ in range(launches)]
+    offsets, touched = [d[0] for d in drawn], sum(d[1] for d in drawn) / launches
+    out = torch.empty(rows, stack.n, device="cuda", dtype=torch.bfloat16)
+    error = error_of(stack, x, offsets[0], stack.entry(0, x, offsets[0], out))
+    jobs, wrong = {}, {}
+
+    def add(name, launch):
+        jobs[name] = Job(name, lambda i: launch(i, x, offsets[i % launches], out), launches)
+
+    add("ours", stack.entry)
+    if weight is not None:
+        add("bf16", lambda i, x, offsets, out: torch._grouped_mm(x, weight, offsets[1:]))
+    for name, launch in stack.kernels().items() if variants else ():
+        out.fill_(float("nan"))
+        try:
+            launch(0, x, offsets[0], out)
+            wrong[name] = error_of(stack, x, offsets[0], out)
+            add(name, launch)
+        except tilusvm.Error as refusal:
+            print(f"# {name}: {refusal}"[:200])
+    alternate(list(jobs.values()), 5, 0.002)
+    times = {name: job.us for name, job in jobs.items()}
+    ours, flops = times["ours"], 2 * rows * stack.n * stack.k
+    text = f"{mixture:12} {product:8} {tokens:5} {rows:6} {touched:6.1f} {error:8.1e} {ours:8.1f}"
+    text += f" {times['bf16']:8.1f} {ours / times['bf16']:5.2f}" if weight is not None else f" {'':8} {'':5}"
+    print(text, f"{touched * stack.bytes / ours / 1e3:6.0f} {flops / ours / 1e6:6.1f}", end="")
+    kernels = sorted((t, name) for name, t in times.items() if name not in ("ours", "bf16"))
+    if kernels:
+        print("  ", ", ".join(f"{name} {t:.1f}" for t, name in kernels[:5]), end="")
+    bad = {name: e for name, e in wrong.items() if not e < 0.01}
+    print("".join(f" WRONG {name} {e:.1e}" for name, e in bad.items()), flush=True)
+    return error < 0.01 and not bad
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--mixtures", default=",".join(MIXTURES))
+    parser.add_argument("--tokens", default="1,4,16,64,512,2048,8192")
+    parser.add_argument("--products", default="gate_up,down")
+    parser.add_argument("--variants", action="store_true")
+    parser.add_argument("--seconds", type=float, default=1e9)
+    options = parser.parse_args()
+    begin, right = time.monotonic(), True
+    print(torch.cuda.get_device_name(), flush=True)
+    print("mixture      product tokens   rows  touch    error       us     bf16 ratio   GB/s TFLOP/s")
+    for mixture in options.mixtures.split(","):
+        count, top, hidden, inner, type, group = MIXTURES[mixture]
+        for product in options.products.split(","):
+            k, n = (hidden, 2 * inner) if product == "gate_up" else (inner, hidden)
+            stack = Stack(count, k, n, type, group)
+            weight = torch.randn(count, n, stack.k, device="cuda", dtype=torch.bfloat16).mT
+            for tokens in map(int, options.tokens.split(",")):
+                if time.monotonic() - begin > options.seconds:
+                    print("# out of time")
+                    return 0 if right else 1
+                right &= measure(mixture, product, tokens, stack, weight, options.variants)
+            del stack, weight
+    return 0 if right else 1
+
+
+if __name__ == "__main__":
+    with torch.inference_mode():
+        sys.exit(main())
