@@ -17,7 +17,7 @@ import torch
 from side_by_side import Job, alternate
 
 import tilusvm
-from tilusvm import experts
+from tilusvm import experts, ops
 
 #: experts of a rank, experts of a token among them, hidden and inner size, type, group
 MIXTURES = {
@@ -52,7 +52,7 @@ class Stack:
         )  # fmt: skip
 
     def kernels(self):
-        program = experts.lowbit_program(self.type, self.group, torch.bfloat16, EXPERTS=True)
+        program = ops.lowbit_program(self.type, self.group, torch.bfloat16, EXPERTS=True)
         names = [name for name in program if name not in ("pack", "matmul_lowbit") and "sm80" not in name]
         return {name.removeprefix("matmul_lowbit_"): self._launch(program[name]) for name in names}
 

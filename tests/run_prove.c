@@ -239,6 +239,7 @@ static const shipped_program programs[] = {
     {"attention.vasm", NULL, 6, 6, 0},
     {"attention_decode.vasm", NULL, 6, 1, 3},
     {"attention_merge.vasm", NULL, 6, 6, 0},
+    {"combine.vasm", NULL, 2, 2, 0},
     {"cumsum.vasm", NULL, 5, 5, 0},
     {"embedding.vasm", NULL, 2, 2, 0},
     {"histogram.vasm", NULL, 4, 4, 1},

@@ -444,6 +444,7 @@ static const shipped_program programs[] = {
     {"attention.vasm", 13, 0, 0, 0},
     {"attention_decode.vasm", 7, 0, 7, 0},
     {"attention_merge.vasm", 6, 6, 0, 0},
+    {"combine.vasm", 2, 2, 0, 1},
     {"cumsum.vasm", 5, 5, 0, 0},
     {"embedding.vasm", 2, 2, 0, 1},
     {"histogram.vasm", 4, 4, 0, 1},

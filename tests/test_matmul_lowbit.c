@@ -5,6 +5,7 @@
  */
 #include "check_kit.h"
 #include <ctype.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -402,6 +403,7 @@ typedef struct stacks {
     problem of[EXPERTS];
     void *p, *s, *z, *bias;
     float *factor;
+    const char *gate; /* GATE, or NULL */
 } stacks;
 
 /* The tensors of the problems, one behind the other. */
@@ -411,10 +413,10 @@ static void *stacked(void *const parts[EXPERTS], size_t bytes) {
     return whole;
 }
 
-static void make_stacks(const runner *r, stacks *o, long m, long n, long k) {
+static void make_stacks(const runner *r, stacks *o, long m, long n, long k, const char *gate) {
     const matmul_variant how = r->form->options;
     void *p[EXPERTS], *s[EXPERTS], *z[EXPERTS], *bias[EXPERTS];
-    o->factor = zeroed(EXPERTS * sizeof(float));
+    o->factor = zeroed(EXPERTS * sizeof(float)), o->gate = gate;
     for (size_t i = 0; i < EXPERTS; i++) {
         problem *one = &o->of[i];
         make_seeded(r, one, m, n, k, 7 + i);
@@ -434,7 +436,8 @@ static void free_stacks(stacks *o) {
     free(o->p), free(o->s), free(o->z), free(o->bias), free(o->factor);
 }
 
-/* The expert of a row by the definition, or -1: offsets are cut to 0 to m, and none is less than one before it. */
+/* The expert of a row by the definition, or -1: offsets are cut to 0 to m, and none is less than one before
+ * it. */
 static int expert_of(const int32_t *offsets, long m, long row) {
     long begin = 0;
     for (int e = -1; e < EXPERTS; e++) {
@@ -446,11 +449,29 @@ static int expert_of(const int32_t *offsets, long m, long row) {
     return -1;
 }
 
-static size_t stacks_arguments(const runner *r, const stacks *o, int32_t *offsets, void *c, tvm_value values[12]) {
+/* What is stored of the sums of a row, n or, with a gate, n / 2 of them: in the place of these. */
+static void stored_of(const char *gate, long n, double *row) {
+    if (gate == NULL) return;
+    for (long i = 0; i < n / 2; i++) {
+        double a = row[2 * i], b = row[2 * i + 1];
+        bool clamped = strcmp(gate, "clamped") == 0;
+        if (clamped) a = fmin(a, 7), b = fmax(fmin(b, 7), -7) + 1;
+        row[i] = a / (1 + exp(clamped ? -1.702 * a : -a)) * b;
+    }
+}
+
+static size_t stacks_arguments(const runner *r, const stacks *o, int32_t *offsets, void *c,
+                               tvm_value values[12]) {
     const problem *one = &o->of[0];
     const long sizes[] = {one->m, one->n, one->k, EXPERTS};
-    void *const tensors[] = {one->a, offsets, o->p, o->s, r->form->options.zeros ? o->z : NULL,
-                             r->form->bias ? o->bias : NULL, r->form->factor ? o->factor : NULL, c};
+    void *const tensors[] = {one->a,
+                             offsets,
+                             o->p,
+                             o->s,
+                             r->form->options.zeros ? o->z : NULL,
+                             r->form->bias ? o->bias : NULL,
+                             r->form->factor ? o->factor : NULL,
+                             c};
     size_t count = 0;
     for (size_t i = 0; i < 4; i++) values[count++] = (tvm_value){.i = sizes[i]};
     for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++)
@@ -461,7 +482,9 @@ static size_t stacks_arguments(const runner *r, const stacks *o, int32_t *offset
 /* Each row is multiplied by its expert's matrix, and rows of none are not written. */
 static void rows_have_experts(const runner *r, const stacks *o, const int32_t *given, const char *kernel) {
     const problem *one = &o->of[0];
-    const size_t of_row = (size_t)one->n * (r->form->f32 ? 4 : 2);
+    const size_t stored = (size_t)one->n / (o->gate != NULL ? 2 : 1),
+                 of_row = stored * (r->form->f32 ? 4 : 2);
+    double *row_of = zeroed((size_t)one->n * sizeof(double));
     int32_t offsets[EXPERTS + 1] __attribute__((aligned(64)));
     memcpy(offsets, given, sizeof offsets);
     uint8_t *c = zeroed((size_t)one->m * of_row);
@@ -476,19 +499,20 @@ static void rows_have_experts(const runner *r, const stacks *o, const int32_t *g
         if (e < 0) {
             for (size_t i = 0; i < of_row; i++) ck_assert_msg(found[i] == 0x7f, "%s: row %ld", kernel, row);
         } else {
-            double error = lowbit_error(r->form, (size_t)one->n, found, o->of[e].expected + row * one->n);
-            ck_assert_msg(error <= 2 * lowbit_error_bound(r->form), "%s: row %ld of expert %d: %g", kernel, row, e,
-                          error);
+            memcpy(row_of, o->of[e].expected + row * one->n, (size_t)one->n * sizeof(double));
+            stored_of(o->gate, one->n, row_of);
+            double error = lowbit_error(r->form, stored, found, row_of);
+            ck_assert_msg(error <= 2 * lowbit_error_bound(r->form), "%s: row %ld of expert %d: %g", kernel,
+                          row, e, error);
         }
     }
-    free(c);
+    free(c), free(row_of);
 }
 
 /* All rows at one expert, experts without rows or with one, and offsets that are none. */
-static const int32_t offsets_of_70[][EXPERTS + 1] = {{0, 70, 70, 70, 70, 70}, {0, 0, 33, 33, 34, 70},
-                                                     {3, 19, 19, 40, 41, 66}, {0, 40, 20, 50, 45, 70},
-                                                     {-7, -9, 35, 2000000000, 5, 70}, {0, 0, 0, 0, 0, 70},
-                                                     {70, 0, 70, 70, 70, 70}};
+static const int32_t offsets_of_70[][EXPERTS + 1] = {
+    {0, 70, 70, 70, 70, 70},         {0, 0, 33, 33, 34, 70}, {3, 19, 19, 40, 41, 66}, {0, 40, 20, 50, 45, 70},
+    {-7, -9, 35, 2000000000, 5, 70}, {0, 0, 0, 0, 0, 70},    {70, 0, 70, 70, 70, 70}};
 static const int32_t offsets_of_5[][EXPERTS + 1] = {
     {0, 1, 2, 3, 4, 5}, {0, 0, 5, 5, 5, 5}, {0, 2, 2, 2, 4, 4}, {5, 4, 3, 2, 1, 0}};
 #define OFFSETS(of) (sizeof(of) / sizeof *(of))
@@ -499,11 +523,11 @@ START_TEST(rows_of_experts_multiply) {
     runner r;
     open_defined(&r, &f, "WTYPE=u4 GROUP=64 ZEROS=true BIAS=true EXPERTS=true", machines[_i]);
     stacks o;
-    make_stacks(&r, &o, 5, 200, 640);
+    make_stacks(&r, &o, 5, 200, 640, NULL);
     for (size_t i = 0; i < OFFSETS(offsets_of_5); i++)
         rows_have_experts(&r, &o, offsets_of_5[i], "matmul_lowbit");
     free_stacks(&o);
-    make_stacks(&r, &o, 70, 72, 320);
+    make_stacks(&r, &o, 70, 72, 320, NULL);
     for (size_t i = 0; i < OFFSETS(offsets_of_70); i++)
         if (test_takes(i + (unsigned)_i, 2)) rows_have_experts(&r, &o, offsets_of_70[i], "matmul_lowbit");
     free_stacks(&o);
@@ -516,14 +540,19 @@ START_TEST(every_variant_has_experts) {
     static const machine machines[] = {{90, 3}, {90, 132}};
     static const lowbit_form of[] = {{.type = "u4", .options = {.group = 128}},
                                      {.type = "f4_e2m1", .options = {.group = 32, .bf16 = 1}, .bias = true},
-                                     {.type = "u3", .options = {.group = 64}, .factor = true}};
-    static const char *const defines[] = {"WTYPE=u4 EXPERTS=true",
-                                          "WTYPE=f4_e2m1 ATYPE=bf16 GROUP=32 BIAS=true EXPERTS=true",
-                                          "WTYPE=u3 GROUP=64 FACTOR=true EXPERTS=true"};
+                                     {.type = "u3", .options = {.group = 64}, .factor = true},
+                                     {.type = "u4", .options = {.group = 128}},
+                                     {.type = "f4_e2m1", .options = {.group = 32, .bf16 = 1}, .bias = true}};
+    static const char *const defines[] = {
+        "WTYPE=u4 EXPERTS=true", "WTYPE=f4_e2m1 ATYPE=bf16 GROUP=32 BIAS=true EXPERTS=true",
+        "WTYPE=u3 GROUP=64 FACTOR=true EXPERTS=true", "WTYPE=u4 EXPERTS=true GATE=\"silu\"",
+        "WTYPE=f4_e2m1 ATYPE=bf16 GROUP=32 BIAS=true EXPERTS=true "
+        "GATE=\"clamped\""};
+    static const char *const gates[] = {NULL, NULL, NULL, "silu", "clamped"};
     runner r;
     open_defined(&r, &of[_i / 2], defines[_i / 2], machines[_i % 2]);
     stacks o;
-    make_stacks(&r, &o, 70, 136, 384);
+    make_stacks(&r, &o, 70, 136, 384, gates[_i / 2]);
     for (size_t i = 0; i < tvm_kernel_count(r.code); i++) {
         const char *name = tvm_kernel_name(tvm_kernel_at(r.code, i));
         if (lowbit_rows(name) == 0) continue;
@@ -619,7 +648,7 @@ static Suite *lowbit_suite(void) {
     tcase_add_loop_test(batches, rows_do_not_depend_on_the_batch, 0, 2 * INVARIANT_FORMS);
     suite_add_tcase(suite, batches);
     tcase_add_loop_test(experts, rows_of_experts_multiply, 0, 3);
-    tcase_add_loop_test(experts, every_variant_has_experts, 0, 6);
+    tcase_add_loop_test(experts, every_variant_has_experts, 0, 10);
     suite_add_tcase(suite, experts);
     return suite;
 }

@@ -56,6 +56,18 @@ def test_each_row_has_its_expert(device, type, group, dtype, words):
         close(made(x, index), expected(made, x, index), 2e-3 if dtype == "float16" else 1.6e-2)
 
 
+@pytest.mark.parametrize("device", DEVICES)
+def test_gates(device):
+    """Of columns 2j and 2j + 1."""
+    made, x, index = stack(device), torch.randn(20, 128, device=device).half(), torch.arange(20, device=device) % 4
+    a, b = expected(made, x, index).unflatten(1, (-1, 2)).unbind(-1)
+    close(made(x, index, gate="silu"), torch.nn.functional.silu(a) * b, 3e-3)
+    clamped = a.clamp(max=7) * torch.sigmoid(1.702 * a.clamp(max=7)) * (b.clamp(-7, 7) + 1)
+    close(made(x, index, gate="clamped"), clamped, 3e-3)
+    with pytest.raises(ValueError, match="gate must be"):
+        made(x, index, gate="relu")
+
+
 def test_sizes_that_are_no_multiples():
     made = stack(k=100, n=33)
     x, index = torch.randn(20, 100).half(), torch.arange(20) % 4
@@ -70,9 +82,11 @@ def test_rows():
         assert rows.offsets[0] == 0 and rows.offsets[-1] == ((flat >= 0) & (flat < 7)).sum()
         for e in range(7):
             assert torch.equal(rows.rows[rows.offsets[e] : rows.offsets[e + 1]], (flat == e).nonzero()[:, 0].int())
-        assert torch.equal(rows.rows[rows.places], torch.arange(len(flat)).int())
+        is_own = (flat >= 0) & (flat < 7)
+        assert torch.equal(rows.rows[rows.places[is_own]], torch.arange(len(flat)).int()[is_own])
+        assert (rows.places[~is_own] == len(flat)).all()
         x = torch.randn(len(flat), 4)
-        assert torch.equal(rows.gather(rows.spread(x)), x * ((flat >= 0) & (flat < 7))[:, None])
+        assert torch.equal(rows.gather(rows.spread(x)), x * is_own[:, None])
 
 
 def test_a_stack_is_a_module():

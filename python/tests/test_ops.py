@@ -228,6 +228,24 @@ def test_queries_keys_and_values_at_once(device, type, early):
     assert torch.equal(*caches) and caches[0].any()
 
 
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtype", [HALF, torch.bfloat16, torch.float32])
+def test_combine(device, dtype):
+    """Some places are no rows: they add nothing, whatever stands beside x."""
+    for tokens, top, n in ((5, 3, 72), (1, 9, 1033), (4, 1, 8)):
+        x, base = rows(device, dtype, tokens * top, n), rows(device, dtype, tokens, n)
+        places = torch.randperm(tokens * top, device=device).int().view(tokens, top)
+        weights = torch.randn(tokens, top, device=device)
+        places[0, 0], weights[-1, -1] = -1, float("inf")
+        places[-1, -1] = tokens * top
+        padded = torch.cat([x, x.new_zeros(1, n)]).double()
+        kept = torch.where(places.clamp(min=-1) == places, places, -1)
+        kept[-1, -1] = -1
+        each = padded[kept.long()] * weights.double().nan_to_num(posinf=0)[..., None]
+        close(ops.combine(x, places, weights), each.sum(1), 1e-2 if dtype == torch.bfloat16 else 2e-3)
+        close(ops.combine(x, places, weights, base), each.sum(1) + base.double(), 1e-2)
+
+
 def test_cache_formats():
     assert ops.CacheFormat().shape(7, 3) == (7, 3, 1, 2048)
     assert ops.CacheFormat(k_type="u4", v_type="u4", k_zeros=True).shape(1, 1)[3] == 2 * 256 + 16 + 8
@@ -263,6 +281,7 @@ def examples():
         "accept": (chances, torch.zeros(2, 3, dtype=torch.int32), chances[:, :3].contiguous(), 5, 6),
         "quantize_rows": (x, torch.int8),
         "embedding": (torch.tensor([1, 0], dtype=torch.int32), x),
+        "combine": (x, torch.tensor([[1, 0]], dtype=torch.int32), torch.rand(1, 2), x[:1]),
         "attention": (heads, heads, heads, starts, starts, None, None, 5, 0.1),
         "attention_decode": (heads[:1, None], cache, table, lengths, None, None, text, 0, 0.1, 0.0),
         "kv_append": (heads, heads, cache, starts, table, lengths, None, None, None, text, 5),
@@ -273,7 +292,8 @@ def examples():
 
 NAMES = [
     "matmul_lowbit", "matmul", "rms_norm", "add_rms_norm", "swiglu", "rope", "softmax", "argmax", "sample",
-    "probabilities", "accept", "quantize_rows", "embedding", "attention", "attention_decode", "kv_append", "qkv_append", "unpack",
+    "probabilities", "accept", "quantize_rows", "embedding", "combine", "attention", "attention_decode", "kv_append", "qkv_append",
+    "unpack",
 ]  # fmt: skip
 
 

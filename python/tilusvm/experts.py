@@ -19,7 +19,7 @@ from ._torch import torch
 from ._formats import format_of
 from ._registry import need, need_tensor, operator
 from .nn import Linear, LowBit, filled
-from .ops import LOWBIT, check_group, check_out, check_zeros, group_rows, lowbit_program
+from .ops import LOWBIT, check_group, check_out, check_zeros, combine, group_rows
 
 __all__ = ["ExpertRows", "Experts", "MixtureOfExperts", "matmul_experts", "rows_of"]
 
@@ -28,7 +28,7 @@ class ExpertRows(NamedTuple):
 
     rows: torch.Tensor  #: i32 [count]: which row stands at each place
     offsets: torch.Tensor  #: i32 [experts + 1]
-    places: torch.Tensor  #: i32 [count]: the place of each row
+    places: torch.Tensor  #: i32 [count]: the place of each row; count of one of none
 
     def spread(self, x: torch.Tensor, each: int = 1) -> torch.Tensor:
         """x [count / each, k] as sorted rows [count, k]; each: rows that share one of x."""
@@ -36,8 +36,8 @@ class ExpertRows(NamedTuple):
 
     def gather(self, y: torch.Tensor) -> torch.Tensor:
         """The way back; rows without an expert are zeros."""
-        is_own = (self.places >= self.offsets[0]) & (self.places < self.offsets[-1])
-        return torch.where(is_own[:, None], y.index_select(0, self.places), 0)
+        count = self.places.shape[0]
+        return torch.where((self.places < count)[:, None], y.index_select(0, self.places.clamp(max=count - 1)), 0)
 
 
 def rows_of(index: torch.Tensor, experts: int) -> ExpertRows:
@@ -51,8 +51,10 @@ def rows_of(index: torch.Tensor, experts: int) -> ExpertRows:
     ordered, rows = key.sort(stable=True)
     numbers = torch.arange(experts + 1, dtype=torch.int32, device=index.device)
     offsets = torch.searchsorted(ordered, numbers, out_int32=True)
-    count = torch.arange(index.shape[0], dtype=torch.int32, device=index.device)
-    return ExpertRows(rows.int(), offsets, torch.empty_like(count).index_copy_(0, rows, count))
+    count = index.shape[0]
+    place = torch.arange(count, dtype=torch.int32, device=index.device)
+    places = torch.empty_like(place).index_copy_(0, rows, torch.where(ordered < experts, place, count))
+    return ExpertRows(rows.int(), offsets, places)
 
 
 # ---- the operator ----
@@ -77,11 +79,14 @@ def _check(op, x, offsets, packed, scales, zeros, type, group, out_dtype):
     check_out(op, scales, out_dtype)
 
 
-@operator("matmul_lowbit", **LOWBIT, EXPERTS=True, check=_check)
+GATES = ("silu", "gelu", "gelu_tanh", "clamped")  #: as matmul_lowbit has them
+
+
+@operator("matmul_lowbit", **LOWBIT, EXPERTS=True, GATE=("gate", GATES), check=_check)
 def matmul_experts(
     x: torch.Tensor, offsets: torch.Tensor, packed: torch.Tensor, scales: torch.Tensor,
     zeros: torch.Tensor | None = None, bias: torch.Tensor | None = None, *, type: str, group: int = 128,
-    out_dtype: torch.dtype | None = None, multiplier: torch.Tensor | None = None,
+    out_dtype: torch.dtype | None = None, multiplier: torch.Tensor | None = None, gate: str | None = None,
 ) -> torch.Tensor:  # fmt: skip
     """Rows offsets[e] to offsets[e + 1] - 1 of x times matrix e of a stack, for all e: [m, n].
 
@@ -89,6 +94,9 @@ def matmul_experts(
     as the nearest that is not: rows of no matrix are undefined in the result; packed: uint8 [experts,
     *packed_shape(type, group, k, n)], of 1 to 512 experts; scales: of x's type, [experts, k / group, n], or [experts,
     1, n] for group 0; zeros: as scales; bias: [experts, n]; multiplier: f32 [experts]; out_dtype: as of matmul_lowbit.
+
+    gate: silu, gelu or gelu_tanh: act(a) * b of the results a and b of columns 2j and 2j + 1, [m, n / 2]; clamped:
+    gpt-oss' a / (1 + exp(-1.702 a)) * (b + 1), with a at most 7 and b within 7.
     """
 
 
@@ -207,23 +215,24 @@ class Experts(LowBit):
 
     def forward(
         self, x: torch.Tensor, experts: torch.Tensor | ExpertRows, bias: torch.Tensor | None = None,
+        gate: str | None = None,
     ) -> torch.Tensor:  # fmt: skip
         """x: [rows, in_features]; experts: an integer to a row, or the ExpertRows by which x has been sorted, as the
-        result is then. bias: [experts, out_features], in the place of the layers' own."""
+        result is then. bias: [experts, out_features], in the place of the layers' own. gate: as of matmul_experts."""
         need_tensor("Experts", "x", x)
         if x.dtype is not self.dtype and torch.is_autocast_enabled(x.device.type):
             x = x.to(self.dtype)
         if x.dim() != 2 or x.shape[1] != self.in_features:
             raise ValueError(f"Experts: x must have the shape [rows, {self.in_features}], not {list(x.shape)}")
         if isinstance(experts, ExpertRows):
-            return self._multiply(x, experts, bias)
+            return self._multiply(x, experts, bias, gate)
         rows = rows_of(experts, self.experts)
         named = rows.places.shape[0]
         if named != x.shape[0]:
             raise ValueError(f"Experts: experts must name one for each of {x.shape[0]} rows, not {named}")
-        return rows.gather(self._multiply(rows.spread(x), rows, bias))
+        return rows.gather(self._multiply(rows.spread(x), rows, bias, gate))
 
-    def _multiply(self, x, rows, bias):
+    def _multiply(self, x, rows, bias, gate=None):
         n, k = self._whole
         if self.order is not None:
             place = torch.arange(x.shape[0], dtype=torch.int32, device=x.device)
@@ -234,9 +243,10 @@ class Experts(LowBit):
         bias = filled(self.bias if bias is None else bias.to(self.dtype).contiguous(), n)
         y = matmul_experts.operator(
             x.contiguous(), rows.offsets, self.packed, self.scales, self.zeros, bias, self.type, self.group, None,
-            self.multiplier,
+            self.multiplier, gate,
         )  # fmt: skip
-        return y if n == self.out_features else y[:, : self.out_features].contiguous()
+        columns = self.out_features // (2 if gate else 1)
+        return y if columns == y.shape[1] else y[:, :columns].contiguous()
 
     def extra_repr(self) -> str:
         return f"experts={self.experts}, {self.linear(0).extra_repr()}"
@@ -263,6 +273,12 @@ class MixtureOfExperts(torch.nn.Module):
                 self.register_parameter(name, parameter)
         self.train(module.training)
 
+    def _gate(self):
+        """That of matmul_experts which stands between the products; None: it is the module's own."""
+        between = self._between[0]
+        is_clamped = (getattr(between, "alpha", None), getattr(between, "limit", None)) == (1.702, 7.0)
+        return "clamped" if self._interleaved() and is_clamped else None
+
     def _interleaved(self):
         return not getattr(self._between[0], "is_concatenated", True)
 
@@ -272,20 +288,21 @@ class MixtureOfExperts(torch.nn.Module):
         shape = hidden_states.shape
         x = hidden_states.reshape(-1, shape[-1])
         tokens, top = top_k_index.shape
-        rows = rows_of(top_k_index, self.num_experts)
+        rows, gate = rows_of(top_k_index, self.num_experts), None
         x = rows.spread(x, top)
         if hasattr(self, "gate_proj"):
             h = torch.stack([self.gate_proj(x, rows), self.up_proj(x, rows)], -1 if self._interleaved() else -2)
             h = h.flatten(-2)
         else:
             first = "gate_up_proj" if hasattr(self, "gate_up_proj") else "up_proj"
-            h = getattr(self, first)(x, rows, getattr(self, f"{first}_bias", None))
+            gate = self._gate()
+            h = getattr(self, first)(x, rows, getattr(self, f"{first}_bias", None), gate)
         between = self._between[0]
-        gated = getattr(between, "has_gate", True)
-        h = between._apply_gate(h) if gated else between.act_fn(h)
-        y = rows.gather(self.down_proj(h.to(x.dtype), rows, getattr(self, "down_proj_bias", None)))
-        y = y.view(tokens, top, -1) * top_k_weights[..., None]
-        return y.sum(1).to(hidden_states.dtype).view(shape)
+        if gate is None:
+            h = between._apply_gate(h) if getattr(between, "has_gate", True) else between.act_fn(h)
+        y = self.down_proj(h.to(x.dtype), rows, getattr(self, "down_proj_bias", None))
+        y = combine(y, rows.places.view(tokens, top), top_k_weights.float().contiguous())
+        return y.to(hidden_states.dtype).view(shape)
 
 
 def is_mixture(module) -> bool:

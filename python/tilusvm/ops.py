@@ -37,6 +37,7 @@ __all__ = [
     "accept",
     "quantize_rows",
     "embedding",
+    "combine",
     "attention",
     "attention_decode",
     "kv_append",
@@ -278,6 +279,17 @@ def rope(x: torch.Tensor, positions: torch.Tensor, table: torch.Tensor, style: s
 
     positions: i32 [...]; table: f32 [max, d], of each position the d/2 cosines and then the sines. style: half
     (elements i and i + d/2 are a pair) or interleaved (2i and 2i + 1). A position outside of the table gives zeros.
+    """
+
+
+@operator("combine", T=("x", FLOATS), BASE="base")
+def combine(
+    x: torch.Tensor, places: torch.Tensor, weights: torch.Tensor, base: torch.Tensor | None = None,
+) -> torch.Tensor:  # fmt: skip
+    """weights[t, 0] * x[places[t, 0]] + weights[t, 1] * x[places[t, 1]] + ... + base[t], added in f32: [tokens, n].
+
+    x: a float [rows, n]; places: i32 [tokens, top], of which one that is no row of x adds nothing; weights: f32
+    [tokens, top]; base: as the result.
     """
 
 

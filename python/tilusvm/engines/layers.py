@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from .._torch import torch
 from ..experts import Experts, rows_of
 from ..nn import Linear
-from ..ops import swiglu
+from ..ops import combine, swiglu
 from .parts import cut_weight
 from .scheme import Scheme
 
@@ -189,5 +189,5 @@ def mixture(
     spread = rows.spread(x, top)
     parts = [stack(spread, rows) for stack in before]
     h = swiglu(parts[0] if len(parts) == 1 else torch.cat(parts, -1), activation)
-    y = rows.gather(down(h, rows)).view(tokens, top, -1)
-    return (y * weights[..., None]).sum(1).to(x.dtype)
+    y = combine(down(h, rows), rows.places.view(tokens, top), weights.float().contiguous())
+    return y.to(x.dtype)
