@@ -314,6 +314,7 @@ static bool run_all(suite *s, const char *only) {
     } all[] = {{"cases", gpu_add_cases, false},
                {"casts", gpu_add_casts, false},
                {"element-wise", gpu_add_elementwise, false},
+               {"experts", gpu_add_experts, true},
                {"functions", gpu_add_math, true},
                {"litmus", gpu_add_litmus, false},
                {"matmul", gpu_add_matmuls, true},
