@@ -202,6 +202,11 @@ def test_random_weights_are_the_same_for_a_seed():
     assert 0.5 < made_[0].std() * 128**0.5 < 1.5
 
 
+def stacked(weights, name, rank, ranks):
+    """A rank's part of the outputs."""
+    return weights[name].chunk(ranks, 1)[rank]
+
+
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_experts_of_ranks(ranks):
     """The sum over the ranks of a mixture is the mixture, computed expert by expert in float64."""
@@ -223,13 +228,15 @@ def test_experts_of_ranks(ranks):
             for i in range(experts):
                 parts.take(i, shard, "weight", stack[i], rank, ranks)
         before, down = parts.finish()
-        assert len(before) == 1 and before[0].out_features == 2 * width // ranks
+        assert len(before) == 1 and before[0].has_turns and before[0].out_features == 2 * width // ranks
+        gates = stacked(weights, "w1", rank, ranks), stacked(weights, "w3", rank, ranks)
+        close(before[0].dequantize(), torch.stack(gates, 2).flatten(1, 2), 0.2)
         total += layers.mixture(before, down, x, factors, index).double()
         both, last = before[0].dequantize().double(), down.dequantize().double()
         for token in range(7):
             for i, factor in zip(index[token].tolist(), factors[token].tolist()):
                 if i >= 0:
-                    gate, up = (both[i] @ x[token].double()).chunk(2)
+                    gate, up = (both[i] @ x[token].double()).view(-1, 2).unbind(-1)
                     exact[token] += factor * (last[i] @ (torch.nn.functional.silu(gate) * up))
     close(total, exact, 6e-3)
 

@@ -110,6 +110,8 @@ class Experts(LowBit):
     zeros, bias, order, multiplier.
     """
 
+    has_turns = False  #: are outputs 2j and 2j + 1 a gate and what it gates?
+
     def __init__(
         self, experts: int, in_features: int, out_features: int, bias: bool = True, *,
         device: torch.device | str | None = None, **options: Any,

@@ -13,6 +13,7 @@ from .._torch import torch
 from ..experts import Experts, rows_of
 from ..nn import Linear
 from ..ops import combine, swiglu
+from ..quantize import unpack
 from .parts import cut_weight
 from .scheme import Scheme
 
@@ -110,6 +111,17 @@ def joined(layers: list[Linear]) -> list[Linear]:
         return layers
 
 
+def by_turns(layer: Linear) -> Linear:
+    """The layer whose outputs are those of its first and of its second half by turns, as matmul_experts' gate wants."""
+    half = layer.out_features // 2
+    order = torch.arange(2 * half, device=layer.device).view(2, half).t().flatten()
+    codes = unpack(layer.packed, layer.type, layer.group, layer.scales.shape[1])
+    parts = [t if t is None else t[..., order].contiguous() for t in (codes, layer.scales, layer.zeros, layer.bias)]
+    made = Linear.from_codes(*parts, type=layer.type, group=layer.group, in_features=layer.in_features)
+    made.order, made.multiplier = layer.order, layer.multiplier
+    return made
+
+
 def set_bias(layers: list[Linear], bias: torch.Tensor | None) -> None:
     """The bias of all outputs, so that the product adds it."""
     at = 0
@@ -164,7 +176,8 @@ class ExpertParts:
             parts.fill(seed + at)
 
     def finish(self) -> tuple[list[Experts], Experts]:
-        """The stacks before the activation, one where gate and up fit together, and that behind it."""
+        """The stacks before the activation, one where gate and up fit together, whose columns they have by turns, and
+        that behind it."""
         count = len(self._parts["w2"])
 
         def layers(shard):
@@ -172,7 +185,12 @@ class ExpertParts:
 
         first = [layers(shard) for shard in ("w1", "w3") if shard in self._parts]
         both = [joined(list(pair)) for pair in zip(*first)]
-        stacks = [Experts.collect((pair[i] for pair in both), count) for i in range(len(both[0]))]
+        has_turns = len(first) == 2 and len(both[0]) == 1 and 2 * self.width == both[0][0].scales.shape[1]
+        stacks = [
+            Experts.collect((by_turns(pair[i]) if has_turns else pair[i] for pair in both), count)
+            for i in range(len(both[0]))
+        ]
+        stacks[0].has_turns = has_turns
         down = Experts.collect(layers("w2"), count)
         self._parts = {}
         return stacks, down
@@ -187,7 +205,10 @@ def mixture(
     tokens, top = index.shape
     rows = rows_of(index, down.experts)
     spread = rows.spread(x, top)
-    parts = [stack(spread, rows) for stack in before]
-    h = swiglu(parts[0] if len(parts) == 1 else torch.cat(parts, -1), activation)
+    if before[0].has_turns:
+        h = before[0](spread, rows, gate=activation)
+    else:
+        parts = [stack(spread, rows) for stack in before]
+        h = swiglu(parts[0] if len(parts) == 1 else torch.cat(parts, -1), activation)
     y = combine(down(h, rows), rows.places.view(tokens, top), weights.float().contiguous())
     return y.to(x.dtype)
