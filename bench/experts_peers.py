@@ -84,6 +84,14 @@ def error_of(stack, x, offsets, y):
     return most
 
 
+def read_rate():
+    """GB/s of a reduction of 4 GB, which does nothing but read."""
+    x = torch.ones(1 << 30, dtype=torch.int32, device="cuda")
+    job = Job("read", lambda i: x.amax(), 2)
+    alternate([job], 5)
+    return x.numel() * 4 / job.least / 1e3
+
+
 def measure(mixture, product, tokens, stack, weight, variants):
     count, top, hidden, inner, *_ = MIXTURES[mixture]
     rows = tokens * top
@@ -117,7 +125,7 @@ def measure(mixture, product, tokens, stack, weight, variants):
     print(text, f"{touched * stack.bytes / ours / 1e3:6.0f} {flops / ours / 1e6:6.1f}", end="")
     kernels = sorted((t, name) for name, t in times.items() if name not in ("ours", "bf16"))
     if kernels:
-        print("  ", ", ".join(f"{name} {t:.1f}" for t, name in kernels[:5]), end="")
+        print("  ", ", ".join(f"{name} {t:.1f}" for t, name in kernels), end="")
     bad = {name: e for name, e in wrong.items() if not e < 0.01}
     print("".join(f" WRONG {name} {e:.1e}" for name, e in bad.items()), flush=True)
     return error < 0.01 and not bad
@@ -132,7 +140,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=1e9)
     options = parser.parse_args()
     begin, right = time.monotonic(), True
-    print(torch.cuda.get_device_name(), flush=True)
+    print(f"{torch.cuda.get_device_name()}, which reads {read_rate():.0f} GB/s", flush=True)
     print("mixture      product tokens   rows  touch    error       us     bf16 ratio   GB/s TFLOP/s")
     for mixture in options.mixtures.split(","):
         count, top, hidden, inner, type, group = MIXTURES[mixture]
