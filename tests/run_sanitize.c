@@ -228,7 +228,8 @@ static void run_programs(const char *folder) {
     static const char *const defined[][2] = {{"attention.vasm", "PAGE=16"},
                                              {"attention.vasm", "T=f8_e4m3"},
                                              {"attention_decode.vasm", "KTYPE=u4"},
-                                             {"kv_append.vasm", "KTYPE=u4"}};
+                                             {"kv_append.vasm", "KTYPE=u4"},
+                                             {"matmul_lowbit_u4.vasm", "EXPERTS=true"}};
     glob_t found;
     char pattern[4200];
     snprintf(pattern, sizeof pattern, "%s/*.vasm", folder);

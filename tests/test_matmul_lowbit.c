@@ -535,7 +535,7 @@ START_TEST(rows_of_experts_multiply) {
 }
 END_TEST
 
-/* Every kernel with EXPERTS of a program. */
+/* Every kernel with EXPERTS of a program; one launch of each in the sanitizer. */
 START_TEST(every_variant_has_experts) {
     static const machine machines[] = {{90, 3}, {90, 132}};
     static const lowbit_form of[] = {{.type = "u4", .options = {.group = 128}},
@@ -558,6 +558,10 @@ START_TEST(every_variant_has_experts) {
         if (lowbit_rows(name) == 0) continue;
         for (size_t j = 0; j < OFFSETS(offsets_of_70); j++)
             if (test_takes(i + 2 * j + (unsigned)_i, 6)) rows_have_experts(&r, &o, offsets_of_70[j], name);
+        if (!test_takes(i + (unsigned)_i, 3)) continue;
+        ck_assert_int_eq(tvm_set_sanitizer(r.context, TVM_SANITIZE_TEXT), TVM_OK);
+        rows_have_experts(&r, &o, offsets_of_70[(i + (unsigned)_i) % OFFSETS(offsets_of_70)], name);
+        ck_assert_int_eq(tvm_set_sanitizer(r.context, TVM_SANITIZE_OFF), TVM_OK);
     }
     free_stacks(&o);
     close_runner(&r);
