@@ -46,7 +46,7 @@ class Stack:
 
     def entry(self, i, x, offsets, out):
         i %= self.copies
-        options = (self.type, self.group, None, None, None)
+        options = (self.type, self.group, None, None, None, None, 1)
         return experts.matmul_experts.operator(
             x, offsets, self.packed[i], self.scales[i], None, None, *options
         )  # fmt: skip

@@ -68,6 +68,17 @@ def test_gates(device):
         made(x, index, gate="relu")
 
 
+@pytest.mark.parametrize("device", DEVICES)
+def test_rows_of_tokens(device):
+    """Few, which the product gathers, and many, which are copied, are the same products."""
+    made, draw = stack(device), torch.Generator().manual_seed(4)
+    for tokens in (1, 7, 40):
+        x = torch.randn(tokens, 128, generator=draw).to(device, torch.float16)
+        index = torch.randint(-1, 4, (tokens, 3), generator=draw).to(device)
+        rows = experts.rows_of(index, 4)
+        close(rows.gather(made.of_tokens(x, rows)), expected(made, x.repeat_interleave(3, 0), index), 2e-3)
+
+
 def test_sizes_that_are_no_multiples():
     made = stack(k=100, n=33)
     x, index = torch.randn(20, 100).half(), torch.arange(20) % 4

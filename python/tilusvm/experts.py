@@ -59,6 +59,7 @@ def rows_of(index: torch.Tensor, experts: int) -> ExpertRows:
 
 # ---- the operator ----
 
+_GATHERED = 8  #: rows of an expert, on average, up to which they are gathered by the product itself
 MOST_EXPERTS = 512  #: as the program has room for their offsets
 
 
@@ -82,11 +83,12 @@ def _check(op, x, offsets, packed, scales, zeros, type, group, out_dtype):
 GATES = ("silu", "gelu", "gelu_tanh", "clamped")  #: as matmul_lowbit has them
 
 
-@operator("matmul_lowbit", **LOWBIT, EXPERTS=True, GATE=("gate", GATES), check=_check)
+@operator("matmul_lowbit", **LOWBIT, EXPERTS=True, GATE=("gate", GATES), GATHER="rows", check=_check)
 def matmul_experts(
     x: torch.Tensor, offsets: torch.Tensor, packed: torch.Tensor, scales: torch.Tensor,
     zeros: torch.Tensor | None = None, bias: torch.Tensor | None = None, *, type: str, group: int = 128,
     out_dtype: torch.dtype | None = None, multiplier: torch.Tensor | None = None, gate: str | None = None,
+    rows: torch.Tensor | None = None, top: int = 1,
 ) -> torch.Tensor:  # fmt: skip
     """Rows offsets[e] to offsets[e + 1] - 1 of x times matrix e of a stack, for all e: [m, n].
 
@@ -96,7 +98,8 @@ def matmul_experts(
     1, n] for group 0; zeros: as scales; bias: [experts, n]; multiplier: f32 [experts]; out_dtype: as of matmul_lowbit.
 
     gate: silu, gelu or gelu_tanh: act(a) * b of the results a and b of columns 2j and 2j + 1, [m, n / 2]; clamped:
-    gpt-oss' a / (1 + exp(-1.702 a)) * (b + 1), with a at most 7 and b within 7.
+    gpt-oss' a / (1 + exp(-1.702 a)) * (b + 1), with a at most 7 and b within 7. rows: i32 [m], where x is [tokens, k]:
+    row i is x[rows[i] / top], of few rows an expert, which need no copy then.
     """
 
 
@@ -234,7 +237,13 @@ class Experts(LowBit):
             raise ValueError(f"Experts: experts must name one for each of {x.shape[0]} rows, not {named}")
         return rows.gather(self._multiply(rows.spread(x), rows, bias, gate))
 
-    def _multiply(self, x, rows, bias, gate=None):
+    def of_tokens(self, x, rows, bias=None, gate=None):
+        """x: [tokens, in_features], whose rows [tokens * top] the ExpertRows are of. The result is sorted."""
+        top = rows.rows.shape[0] // x.shape[0]
+        few = rows.rows.shape[0] <= _GATHERED * self.experts and self.order is None
+        return self._multiply(x if few else rows.spread(x, top), rows, bias, gate, top if few else 0)
+
+    def _multiply(self, x, rows, bias, gate=None, top=0):
         n, k = self._whole
         if self.order is not None:
             place = torch.arange(x.shape[0], dtype=torch.int32, device=x.device)
@@ -245,7 +254,7 @@ class Experts(LowBit):
         bias = filled(self.bias if bias is None else bias.to(self.dtype).contiguous(), n)
         y = matmul_experts.operator(
             x.contiguous(), rows.offsets, self.packed, self.scales, self.zeros, bias, self.type, self.group, None,
-            self.multiplier, gate,
+            self.multiplier, gate, rows.rows if top else None, top or 1,
         )  # fmt: skip
         columns = self.out_features // (2 if gate else 1)
         return y if columns == y.shape[1] else y[:, :columns].contiguous()
@@ -291,14 +300,14 @@ class MixtureOfExperts(torch.nn.Module):
         x = hidden_states.reshape(-1, shape[-1])
         tokens, top = top_k_index.shape
         rows, gate = rows_of(top_k_index, self.num_experts), None
-        x = rows.spread(x, top)
         if hasattr(self, "gate_proj"):
+            x = rows.spread(x, top)
             h = torch.stack([self.gate_proj(x, rows), self.up_proj(x, rows)], -1 if self._interleaved() else -2)
             h = h.flatten(-2)
         else:
             first = "gate_up_proj" if hasattr(self, "gate_up_proj") else "up_proj"
             gate = self._gate()
-            h = getattr(self, first)(x, rows, getattr(self, f"{first}_bias", None), gate)
+            h = getattr(self, first).of_tokens(x, rows, getattr(self, f"{first}_bias", None), gate)
         between = self._between[0]
         if gate is None:
             h = between._apply_gate(h) if getattr(between, "has_gate", True) else between.act_fn(h)

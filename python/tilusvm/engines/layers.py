@@ -204,11 +204,10 @@ def mixture(
     index that is no expert of the stacks adds nothing."""
     tokens, top = index.shape
     rows = rows_of(index, down.experts)
-    spread = rows.spread(x, top)
     if before[0].has_turns:
-        h = before[0](spread, rows, gate=activation)
+        h = before[0].of_tokens(x, rows, gate=activation)
     else:
-        parts = [stack(spread, rows) for stack in before]
+        parts = [stack.of_tokens(x, rows) for stack in before]
         h = swiglu(parts[0] if len(parts) == 1 else torch.cat(parts, -1), activation)
     y = combine(down(h, rows), rows.places.view(tokens, top), weights.float().contiguous())
     return y.to(x.dtype)
