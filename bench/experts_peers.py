@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 """Products of mixtures of experts: matmul_lowbit with EXPERTS beside torch._grouped_mm of bf16 in one process.
 
-    experts_peers.py [--mixtures mixtral,...] [--tokens 1,...] [--products gate_up,down] [--variants] [--seconds S]
+    experts_peers.py [--mixtures mixtral,...] [--tokens 1,...] [--products gate_up,...] [--variants] [--seconds S]
 
 Each token has `top` experts at random, other ones in each launch of a graph; rows are sorted by expert beforehand, as a
-router leaves them. Times are medians of replays of CUDA graphs, us; weights are in copies that are larger together than
-ten times the L2. A result is compared with a float64 product first. touched: experts that have rows, on average; GB/s:
-of their weights and scales; TFLOP/s: of rows that there are. --variants: every kernel of the program, too, for choices
-that were not the best. Stops before a point that would begin after so many seconds.
+router leaves them. products: gate_up, down, and layer, which is both, with the gate between and the weighted sum behind
+(torch's gathers rows, multiplies, gates, multiplies and adds up in operators of its own). Times are medians of replays
+of CUDA graphs, us; weights are in copies that are larger together than ten times the L2. The result of a product is
+compared with float64 first. touched: experts that have rows, on average; GB/s: of their weights and scales; TFLOP/s: of
+rows that there are. --variants: every kernel of the program, too, for choices that were not the best. Stops before a
+point that would begin after so many seconds.
 Exit status: 0 every point was right, 1 one was not."""
 import argparse
 import sys
@@ -33,7 +35,7 @@ class Stack:
     """Copies of a stack with random codes, and what launches its product."""
 
     def __init__(self, count, k, n, type, group):
-        self.k, self.n, self.count, self.type, self.group = -(-k // 128) * 128, n, count, type, group
+        self.k, self.n, self.count, self.type, self.group = k, n, count, type, group
         empty = experts.Experts(count, self.k, n, False, type=type, group=group, dtype=torch.bfloat16, device="meta")
         size = empty.packed.numel()
         self.copies = max(2, BYTES // size)
@@ -82,6 +84,50 @@ def error_of(stack, x, offsets, y):
         wanted = x[begin:end].double() @ stack.layers.linear(e).dequantize(torch.float64).T
         most = max(most, float((y[begin:end].double() - wanted).norm() / wanted.norm()))
     return most
+
+
+class Layer:
+    """The experts of a mixture: what launches them with our stacks and with torch's bf16."""
+
+    def __init__(self, mixture):
+        count, self.top, hidden, inner, type, group = MIXTURES[mixture]
+        self.gate = "clamped" if mixture.startswith("gpt_oss") else "silu"
+        self.first, self.second = Stack(count, hidden, 2 * inner, type, group), Stack(count, inner, hidden, type, group)
+        shapes = (count, 2 * inner, hidden), (count, hidden, inner)
+        self.weights = [torch.randn(s, device="cuda", dtype=torch.bfloat16).mT * s[2] ** -0.5 for s in shapes]
+
+    def ours(self, i, x, rows, weights):
+        tokens, stack = x.shape[0], self.first
+        few = tokens * self.top <= 8 * stack.count
+        each = (rows.rows, self.top) if few else (None, 1)
+        h = experts.matmul_experts.operator(
+            x if few else rows.spread(x, self.top), rows.offsets, stack.packed[i % stack.copies],
+            stack.scales[i % stack.copies], None, None, stack.type, stack.group, None, None, self.gate, *each,
+        )  # fmt: skip
+        return ops.combine(self.second.entry(i, h, rows.offsets, None), rows.places.view(tokens, -1), weights)
+
+    def torch(self, x, rows, weights):
+        h = torch._grouped_mm(rows.spread(x, self.top), self.weights[0], rows.offsets[1:])
+        a, b = h.chunk(2, -1)
+        h = torch._grouped_mm(torch.nn.functional.silu(a) * b, self.weights[1], rows.offsets[1:])
+        return (h[rows.places].view(*weights.shape, -1) * weights[..., None]).sum(1).to(x.dtype)
+
+
+def measure_layer(mixture, tokens, layer):
+    count, top, hidden, inner, *_ = MIXTURES[mixture]
+    flops = 6 * tokens * top * hidden * inner
+    launches = 40 if flops < 2e11 else 8
+    x, weights = torch.randn(tokens, hidden, device="cuda").bfloat16(), torch.rand(tokens, top, device="cuda")
+    index = [torch.rand(tokens, count, device="cuda").topk(top, -1).indices for _ in range(launches)]
+    rows = [experts.rows_of(i, count) for i in index]
+    jobs = [
+        Job("ours", lambda i: layer.ours(i, x, rows[i % launches], weights), launches),
+        Job("bf16", lambda i: layer.torch(x, rows[i % launches], weights), launches),
+    ]
+    alternate(jobs, 5, 0.002)
+    ours, theirs = (job.us for job in jobs)
+    text = f"{mixture:12} {'layer':8} {tokens:5} {tokens * top:6} {'':15} {ours:8.1f} {theirs:8.1f}"
+    print(f"{text} {ours / theirs:5.2f} {'':6} {flops / ours / 1e6:6.1f}", flush=True)
 
 
 def read_rate():
@@ -135,7 +181,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mixtures", default=",".join(MIXTURES))
     parser.add_argument("--tokens", default="1,4,16,64,512,2048,8192")
-    parser.add_argument("--products", default="gate_up,down")
+    parser.add_argument("--products", default="gate_up,down,layer")
     parser.add_argument("--variants", action="store_true")
     parser.add_argument("--seconds", type=float, default=1e9)
     options = parser.parse_args()
@@ -145,6 +191,13 @@ def main():
     for mixture in options.mixtures.split(","):
         count, top, hidden, inner, type, group = MIXTURES[mixture]
         for product in options.products.split(","):
+            if product == "layer":
+                layer = Layer(mixture)
+                for tokens in map(int, options.tokens.split(",")):
+                    if time.monotonic() - begin < options.seconds:
+                        measure_layer(mixture, tokens, layer)
+                del layer
+                continue
             k, n = (hidden, 2 * inner) if product == "gate_up" else (inner, hidden)
             stack = Stack(count, k, n, type, group)
             weight = torch.randn(count, n, stack.k, device="cuda", dtype=torch.bfloat16).mT
