@@ -237,7 +237,9 @@ class Experts(LowBit):
             raise ValueError(f"Experts: experts must name one for each of {x.shape[0]} rows, not {named}")
         return rows.gather(self._multiply(rows.spread(x), rows, bias, gate))
 
-    def of_tokens(self, x, rows, bias=None, gate=None):
+    def of_tokens(
+        self, x: torch.Tensor, rows: ExpertRows, bias: torch.Tensor | None = None, gate: str | None = None,
+    ) -> torch.Tensor:  # fmt: skip
         """x: [tokens, in_features], whose rows [tokens * top] the ExpertRows are of. The result is sorted."""
         top = rows.rows.shape[0] // x.shape[0]
         few = rows.rows.shape[0] <= _GATHERED * self.experts and self.order is None
