@@ -77,6 +77,8 @@ def test_rows_of_tokens(device):
         index = torch.randint(-1, 4, (tokens, 3), generator=draw).to(device)
         rows = experts.rows_of(index, 4)
         close(rows.gather(made.of_tokens(x, rows)), expected(made, x.repeat_interleave(3, 0), index), 2e-3)
+    none = torch.zeros(0, 3, dtype=torch.int64, device=device)
+    assert made.of_tokens(x[:0], experts.rows_of(none, 4)).shape == (0, 72)
 
 
 def test_sizes_that_are_no_multiples():

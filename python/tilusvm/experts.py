@@ -241,7 +241,7 @@ class Experts(LowBit):
         self, x: torch.Tensor, rows: ExpertRows, bias: torch.Tensor | None = None, gate: str | None = None,
     ) -> torch.Tensor:  # fmt: skip
         """x: [tokens, in_features], whose rows [tokens * top] the ExpertRows are of. The result is sorted."""
-        top = rows.rows.shape[0] // x.shape[0]
+        top = rows.rows.shape[0] // max(x.shape[0], 1)
         few = rows.rows.shape[0] <= _GATHERED * self.experts and self.order is None
         return self._multiply(x if few else rows.spread(x, top), rows, bias, gate, top if few else 0)
 
