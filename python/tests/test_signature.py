@@ -14,7 +14,7 @@ from tilusvm import ops  # noqa: E402
 from tilusvm._registry import FLOATS, ROWS, operator  # noqa: E402
 from tilusvm._signature import _solve  # noqa: E402
 
-NUMBERS = {"/ 32": "/ group", "64]": "head]", "2 * n": "2n"}  # of the examples, in docstrings
+NUMBERS = {"/ 32": "/ group", "64]": "head]", "2 * n": "2n", "24]": "experts]"}  # of the examples, in docstrings
 
 
 @pytest.mark.parametrize("name", NAMES[:-1])

@@ -20,6 +20,7 @@ from . import AssembleError, program
 from ._attention import CacheFormat, attention, attention_decode, kv_append, qkv_append
 from ._formats import format_of
 from ._registry import FLOATS, HALVES, ROWS, check_row, need, operator
+from ._route import Routes, route
 from ._sample import accept, probabilities, sample
 from ._signature import TYPES
 
@@ -35,6 +36,8 @@ __all__ = [
     "sample",
     "probabilities",
     "accept",
+    "route",
+    "Routes",
     "quantize_rows",
     "embedding",
     "combine",
