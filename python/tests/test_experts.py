@@ -14,7 +14,7 @@ if torch is None:
 from test_checkpoint import gptq, number, write  # noqa: E402
 from torch_kit import DEVICES, close, tvm_pack  # noqa: E402
 
-from tilusvm import experts, nn, quantize_, storage  # noqa: E402
+from tilusvm import experts, nn, ops, quantize_, storage  # noqa: E402
 
 
 def stack(device="cpu", type="u4", group=64, *, count=4, k=128, n=72, bias=True, **words):
@@ -166,19 +166,32 @@ FAMILIES = {
         intermediate_size=96, moe_intermediate_size=64, shared_expert_intermediate_size=64, num_experts=4
     ),
     "gpt_oss": dict(intermediate_size=96, num_local_experts=4, layer_types=["full_attention"]),
-}
+    "deepseek_v3": dict(
+        intermediate_size=96, moe_intermediate_size=64, n_routed_experts=16, n_shared_experts=1, n_group=4,
+        topk_group=2, num_experts_per_tok=4, first_k_dense_replace=0, q_lora_rank=32, kv_lora_rank=32,
+        qk_rope_head_dim=16, qk_nope_head_dim=32, v_head_dim=32, head_dim=16,
+    ),
+    "qwen3_next": dict(
+        intermediate_size=96, moe_intermediate_size=64, shared_expert_intermediate_size=64, num_experts=8,
+        num_experts_per_tok=3, layer_types=["full_attention"], norm_topk_prob=True, decoder_sparse_step=1,
+        use_cache=False,
+    ),
+}  # fmt: skip
 IDS = torch.arange(1, 25).view(2, 12)
 
 
 def model_of(family):
     transformers = pytest.importorskip("transformers", reason="transformers cannot be imported")
     transformers.logging.set_verbosity_error()
-    config = transformers.AutoConfig.for_model(family, **SIZES, **FAMILIES[family])
+    config = transformers.AutoConfig.for_model(family, **(SIZES | FAMILIES[family]))
     torch.manual_seed(1)
     model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float16).eval().requires_grad_(False)
     for name, parameter in model.named_parameters():
         if parameter.dim() > 1 or "bias" in name:
             parameter.normal_(0.0, 0.2)
+    for name, buffer in model.named_buffers():
+        if name.endswith("e_score_correction_bias"):
+            buffer.normal_(0.0, 0.1)
     return model
 
 
@@ -228,6 +241,61 @@ def test_models(family, device, tmp_path):
     other = storage.load(model_of(family).to("meta"), tmp_path, device=device)
     assert torch.equal(mlp_of(other).experts.down_proj.packed, mixture.down_proj.packed)
     assert torch.equal(other(IDS.to(device)).logits, logits)
+
+
+def gate_of(model):
+    block = mlp_of(model)
+    return getattr(block, "gate", None) or block.router
+
+
+def chosen(weights, ids, experts):
+    return torch.zeros(len(ids), experts, device=ids.device).scatter_(1, ids.long(), weights.float())
+
+
+@pytest.mark.transformers
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_routers(family, device):
+    """A router that is found out gives what it gave, and the sort; copies, gradients and compiled blocks."""
+    model = model_of(family)
+    assert "forward" not in vars(gate_of(model))
+    quantized = quantize_(model, "u8", 32, skip=["lm_head"], progress=False).to(device)
+    x = torch.randn(37, 64, generator=torch.Generator().manual_seed(5)).to(device, torch.float16)
+    for gate in (gate_of(quantized), gate_of(copy.deepcopy(quantized)), pickle.loads(pickle.dumps(gate_of(quantized)))):
+        if family == "deepseek_v3" and not isinstance(type(gate).forward(gate, x), tuple):
+            assert "forward" not in vars(gate)  # of versions of transformers that choose in the block
+            return
+        logits, weights, routes = gate(x)
+        wanted_logits, wanted_weights, ids = type(gate).forward(gate, x)
+        assert isinstance(routes, ops.Routes) and weights.dtype == wanted_weights.dtype
+        close(logits, wanted_logits, 1e-3)
+        experts = logits.shape[1]
+        found, wanted = chosen(weights, routes.ids, experts), chosen(wanted_weights, ids, experts)
+        alike = ((found - wanted).abs() < 3e-3).all(-1)  # two experts of equal logits may change places
+        assert alike.double().mean() > 0.9
+    asked = gate_of(quantized)(x.clone().requires_grad_())
+    assert torch.is_tensor(asked[2]) and asked[1].requires_grad
+    block = mlp_of(quantized)
+    compiled = torch.compile(block, fullgraph=True, backend="aot_eager")
+    first = [y[0] if isinstance(y, tuple) else y for y in (block(x[None]), compiled(x[None]))]
+    assert torch.equal(*first)
+
+
+@pytest.mark.transformers
+def test_a_router_of_its_own_stays():
+    """Whatever it has the names of."""
+    model = model_of("mixtral")
+    gate = gate_of(model)
+
+    class Doubled(type(gate)):
+        def forward(self, x):
+            logits, weights, ids = super().forward(x)
+            return logits, 2 * weights + 0.01, ids
+
+    gate.__class__ = Doubled
+    quantized = quantize_(copy.deepcopy(model), "u8", 32, skip=["lm_head"], progress=False)
+    assert "forward" not in vars(gate_of(quantized))
+    close(quantized(IDS).logits, exact(model, quantized)(IDS).logits, 0.01)
 
 
 @pytest.mark.transformers

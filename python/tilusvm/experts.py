@@ -18,10 +18,12 @@ from ._torch import torch
 
 from ._formats import format_of
 from ._registry import need, need_tensor, operator
+from ._route import Routes
+from ._router import give_routers
 from .nn import Linear, LowBit, filled
 from .ops import LOWBIT, check_group, check_out, check_zeros, combine, group_rows
 
-__all__ = ["ExpertRows", "Experts", "MixtureOfExperts", "matmul_experts", "rows_of"]
+__all__ = ["ExpertRows", "Experts", "MixtureOfExperts", "matmul_experts", "route_", "rows_of"]
 
 class ExpertRows(NamedTuple):
     """Rows sorted by expert: those of expert e are offsets[e] to offsets[e + 1] - 1. Behind them are those of none."""
@@ -40,9 +42,12 @@ class ExpertRows(NamedTuple):
         return torch.where((self.places < count)[:, None], y.index_select(0, self.places.clamp(max=count - 1)), 0)
 
 
-def rows_of(index: torch.Tensor, experts: int) -> ExpertRows:
+def rows_of(index: torch.Tensor | Routes, experts: int) -> ExpertRows:
     """The rows of each expert for an integer tensor that names the expert of each row, of any shape; without a copy to
-    the host. A number that is not 0 to experts - 1 is that of no expert."""
+    the host. A number that is not 0 to experts - 1 is that of no expert. Routes, of ops.route, are sorted already."""
+    if isinstance(index, Routes):
+        need("rows_of", "offsets", index.offsets, shape=(experts + 1,))
+        return ExpertRows(index.rows, index.offsets, index.places.reshape(-1))
     need_tensor("rows_of", "index", index)
     if index.dtype.is_floating_point or index.dtype == torch.bool:
         raise TypeError(f"rows_of: index must be of integers, not {index.dtype}")
@@ -296,26 +301,38 @@ class MixtureOfExperts(torch.nn.Module):
         return not getattr(self._between[0], "is_concatenated", True)
 
     def forward(
-        self, hidden_states: torch.Tensor, top_k_index: torch.Tensor, top_k_weights: torch.Tensor,
+        self, hidden_states: torch.Tensor, top_k_index: torch.Tensor | Routes, top_k_weights: torch.Tensor,
     ) -> torch.Tensor:  # fmt: skip
+        """top_k_index: integers [tokens, k], of which those that are no expert add nothing, or what ops.route gave."""
         shape = hidden_states.shape
-        x = hidden_states.reshape(-1, shape[-1])
-        tokens, top = top_k_index.shape
-        rows, gate = rows_of(top_k_index, self.num_experts), None
+        rows = rows_of(top_k_index, self.num_experts)
+        y = self._products(hidden_states.reshape(-1, shape[-1]), rows)
+        y = combine(y, rows.places.view(top_k_weights.shape), top_k_weights.float().contiguous())
+        return y.to(hidden_states.dtype).view(shape)
+
+    def _products(self, x, rows, is_sorted=False):
+        """Of tokens x whose choices the ExpertRows sort, or of rows that are sorted already: what their experts make of
+        them, sorted, without weights."""
+        gate = None
         if hasattr(self, "gate_proj"):
-            x = rows.spread(x, top)
+            x = x if is_sorted else rows.spread(x, rows.rows.shape[0] // max(x.shape[0], 1))
             h = torch.stack([self.gate_proj(x, rows), self.up_proj(x, rows)], -1 if self._interleaved() else -2)
             h = h.flatten(-2)
         else:
             first = "gate_up_proj" if hasattr(self, "gate_up_proj") else "up_proj"
-            gate = self._gate()
-            h = getattr(self, first).of_tokens(x, rows, getattr(self, f"{first}_bias", None), gate)
+            stack, bias, gate = getattr(self, first), getattr(self, f"{first}_bias", None), self._gate()
+            h = stack(x, rows, bias, gate) if is_sorted else stack.of_tokens(x, rows, bias, gate)
         between = self._between[0]
         if gate is None:
             h = between._apply_gate(h) if getattr(between, "has_gate", True) else between.act_fn(h)
-        y = self.down_proj(h.to(x.dtype), rows, getattr(self, "down_proj_bias", None))
-        y = combine(y, rows.places.view(tokens, top), top_k_weights.float().contiguous())
-        return y.to(hidden_states.dtype).view(shape)
+        return self.down_proj(h.to(x.dtype), rows, getattr(self, "down_proj_bias", None))
+
+
+def route_(model: torch.nn.Module) -> torch.nn.Module:
+    """Has the routers of mixtures with low-precision weights choose experts by ops.route, and sort the tokens in the
+    same launch, in place; returns the model. A router that computes something else stays as it is. quantize_, and what
+    loads quantized models, do so."""
+    return give_routers(model, lambda module: isinstance(module, MixtureOfExperts))
 
 
 def is_mixture(module) -> bool:

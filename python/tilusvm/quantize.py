@@ -366,7 +366,7 @@ def quantize_(
     or a calibrate.Calibration, which has more options; method: "gptq", "awq" or "gptq+awq", as of Calibration. Weights
     that the data do not reach are quantized without, and warned of.
     """
-    from .experts import quantize_mixture
+    from .experts import quantize_mixture, route_
     from .nn import Linear
 
     if not isinstance(model, torch.nn.Module):
@@ -397,7 +397,7 @@ def quantize_(
                 raise
         _put(model, name, made[module])
     show(total, total, "")
-    return model
+    return route_(model)
 
 
 def _put(model, name, made):

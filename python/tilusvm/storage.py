@@ -18,7 +18,7 @@ import sys
 from . import UnsupportedError
 from ._torch import torch
 from .checkpoint import layers_of
-from .experts import Experts, MixtureOfExperts, is_mixture
+from .experts import Experts, MixtureOfExperts, is_mixture, route_
 from .nn import Linear, LowBit
 
 __all__ = ["save", "load"]
@@ -483,4 +483,4 @@ def load(
             model, lambda name: {last: moved(file.tensor(called), device) for last, (file, called) in own[name].items()}
         )
     _make_the_rest(model, device, strict)
-    return model
+    return route_(model)

@@ -16,7 +16,7 @@ from transformers.utils.quantization_config import QuantizationConfigMixin
 
 from .. import nn, parallel, storage
 from .._modules import is_linear, sizes_of
-from ..experts import MixtureOfExperts, empty_mixture, is_mixture
+from ..experts import MixtureOfExperts, empty_mixture, is_mixture, route_
 from ..quantize import checked_format, quantize_
 
 __all__ = ["TilusConfig", "TilusQuantizer"]
@@ -152,6 +152,7 @@ class TilusQuantizer(HfQuantizer):
                 for name, tensor in list(module.named_buffers()):
                     setattr(module, name, storage.moved(tensor, None))
         _keep_stacks(model)
+        route_(model)
         for parameter in model.parameters():
             if type(parameter.data) is torch.Tensor:
                 parameter.data = storage.moved(parameter.data, None)
