@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The router of a mixture of experts and the sort by expert: ops.route beside torch's softmax, topk and sort, and beside
-four kernels of Triton that do the same, in one run.
+"""The router of a mixture of experts and the sort by expert: ops.route beside torch's softmax, topk and sort, and
+beside four kernels of Triton that do the same, in one run.
 
     PYTHONPATH=build/python bench/route_peers.py [TOKENS...]
 

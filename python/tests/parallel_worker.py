@@ -12,7 +12,7 @@ import time
 import torch
 import torch.distributed as dist
 
-from tilusvm import nn, parallel, quantize, storage
+from tilusvm import nn, ops, parallel, quantize, storage
 
 
 def main():
@@ -28,6 +28,8 @@ def main():
         check_model(device, sys.argv[1] if len(sys.argv) > 1 else None)
         check_floats(device)
         check_language_model(device)
+        check_experts(device)
+        check_mixtures_of_transformers(device)
         if gpus:
             measure(device)
     dist.barrier()
@@ -144,6 +146,103 @@ def check_language_model(device):
     first = drawn.clone()
     dist.broadcast(first, 0)
     assert torch.equal(drawn, first)  # by one seed on all ranks
+
+
+class Stacks(torch.nn.Module):
+    """Experts as transformers keeps them."""
+
+    def __init__(self, count, hidden, inner):
+        super().__init__()
+        self.num_experts, self.act_fn = count, torch.nn.functional.silu
+        self.gate_up_proj = torch.nn.Parameter(0.1 * torch.randn(count, 2 * inner, hidden))
+        self.down_proj = torch.nn.Parameter(0.1 * torch.randn(count, hidden, inner))
+        self.down_proj_bias = torch.nn.Parameter(torch.randn(count, hidden))
+
+    def _apply_gate(self, x):
+        gate, up = x.chunk(2, -1)
+        return self.act_fn(gate) * up
+
+
+def check_experts(device):
+    """Tokens of each rank by all ranks' experts, where ranks have other numbers of them, none, or send them to one."""
+    rank, world = dist.get_rank(), dist.get_world_size()
+    torch.manual_seed(4)
+    whole = quantize.quantize_(
+        torch.nn.ModuleList([Stacks(4 * world, 64, 96)]), "u8", 32, dtype=torch.float16, progress=False
+    )[0].to(device)  # fmt: skip
+    own = parallel.ExpertParallel.from_mixture(whole)
+    assert own.experts.num_experts == 4 and own.experts.down_proj.packed.shape[0] == 4
+    draw = torch.Generator().manual_seed(rank)
+    for tokens, most in ((13 - 4 * rank, 4 * world), (0 if rank else 5, 4 * world), (6, 4), (3, 1)):
+        x = torch.randn(tokens, 64, generator=draw).half().to(device)
+        logits = torch.randn(tokens, 4 * world, generator=draw).to(device)
+        logits[:, most:] -= 100.0
+        routes = ops.Routes(*ops.route(logits, top=min(3, most), renormalize=True))
+        found = own(x, routes, routes.weights)
+        if tokens:
+            close(found, whole(x, routes, routes.weights))
+        ids = routes.ids.clone()
+        ids[ids == 2] = -1  # an expert that is none adds nothing
+        y = whole(x, ids, routes.weights)
+        for module in (own, copy.deepcopy(own)):
+            found = module(x, ids, routes.weights)
+            assert torch.equal(found, y) or y.any() and close(found, y) is None
+        check_layouts(own, x, ids, routes.weights, y)
+    try:
+        own.dispatch(x, ids[:, 0], routes.weights)
+    except ValueError as error:
+        assert "index and weights [tokens, k]" in str(error)
+    else:
+        raise AssertionError("a vector of experts was taken")
+
+
+def check_layouts(own, x, ids, weights, wanted):
+    """What dispatch gives is DeepEP's layout; the same rows sorted by expert, with gaps, are that of do_expand."""
+    given = own.dispatch(x, ids, weights)
+    assert given.ids.shape == given.weights.shape and not given.weights[given.ids < 0].any()
+    assert ((given.ids >= -1) & (given.ids < 4)).all()
+    assert (given.ids >= 0).any(-1).all()  # no token comes for nothing
+    counts = given.counts(4)
+    assert counts == [int((given.ids == e).sum()) for e in range(4)]
+    rows, ends, begin = [], [], 0
+    for e, count in enumerate(counts):
+        at = (given.ids == e).nonzero()
+        rows.append(torch.cat([at, at.new_full((-count % 8, 2), -1)]))
+        ends.append(begin + count)
+        begin += len(rows[-1])
+    rows = torch.cat([*rows, torch.full((5, 2), -1, device=x.device)])  # and some behind the last
+    is_row = (rows[:, 0] >= 0)[:, None]
+    spread = torch.where(is_row, given.x[rows[:, 0]] if len(given.x) else x.new_zeros(1, x.shape[1]), 0)
+    share = torch.where(is_row[:, 0], given.weights[rows[:, 0], rows[:, 1]] if len(given.x) else 0.0, 0.0)
+    ends = torch.tensor(ends, dtype=torch.int32, device=x.device)
+    made = own.experts.expanded(spread, ends, share, alignment=8)
+    assert not made[~is_row[:, 0]].any()
+    at, made = rows[is_row[:, 0], 0], made[is_row[:, 0]]
+    y = torch.zeros(len(given.x), x.shape[1], device=x.device).index_add_(0, at, made.float())
+    found = own.combine(y.half(), given, len(x))
+    if len(x) and wanted.any():
+        close(found, wanted, 4e-3)
+
+
+def check_mixtures_of_transformers(device):
+    """A plan that shares out the experts of a model, whose routers ops.route computes."""
+    try:
+        import transformers
+    except ImportError:
+        return
+    config = transformers.AutoConfig.for_model(
+        "mixtral", hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_attention_heads=1,
+        num_key_value_heads=1, head_dim=64, vocab_size=32, num_local_experts=4, num_experts_per_tok=2,
+    )  # fmt: skip
+    torch.manual_seed(3)
+    model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float16).eval().requires_grad_(False)
+    quantize.quantize_(model, "u8", 32, skip=["lm_head"], progress=False).to(device)
+    ids = torch.arange(1, 12, device=device).view(1, -1)
+    whole = model(ids).logits
+    parallel.parallelize_(model, {"*.experts": "experts"})
+    block = model.model.layers[0].mlp
+    assert isinstance(block.experts, parallel.ExpertParallel) and "forward" in vars(block.gate)
+    close(model(ids).logits, whole, 5e-3)
 
 
 def measure(device):

@@ -11,7 +11,7 @@ from conftest import NO_TORCH, torch
 if torch is None:
     pytest.skip(NO_TORCH, allow_module_level=True)
 
-from tilusvm import nn, parallel  # noqa: E402
+from tilusvm import experts, nn, parallel  # noqa: E402
 
 WORKER = pathlib.Path(__file__).parent / "parallel_worker.py"
 
@@ -73,5 +73,24 @@ def test_plans():
             super().__init__()
             self.up = nn.Linear(128, 128)
 
-    with pytest.raises(ValueError, match="the plan for up"):
-        parallel.parallelize_(Model(), {"*": "diagonal"})
+    for kind in ("diagonal", "experts"):
+        with pytest.raises(ValueError, match="the plan for up must be 'column' or .* not"):
+            parallel.parallelize_(Model(), {"*": kind})
+
+
+def test_shares_of_experts():
+    """They are parts of the whole's memory."""
+    module = torch.nn.Module()
+    module.num_experts, module.gate_up_proj = 4, torch.nn.Parameter(torch.randn(4, 64, 64))
+    module.down_proj, module.down_proj_bias = (torch.nn.Parameter(torch.randn(4, 64, *n)) for n in ((32,), ()))
+    whole = experts.quantize_mixture(module, {"gate_up_proj": "u4", "down_proj": "u8"}, 32)
+    part = parallel.shard_experts(whole, 1, 2)
+    assert part.down_proj.packed.data_ptr() == whole.down_proj.packed[2:].data_ptr() and whole.num_experts == 4
+    assert torch.equal(part.gate_up_proj.dequantize(), whole.gate_up_proj.dequantize()[2:])
+    assert torch.equal(part.down_proj_bias, whole.down_proj_bias[2:])
+    with pytest.raises(ValueError, match="the experts, 4, must be a multiple of the ranks, 3"):
+        parallel.shard_experts(whole, 0, 3)
+    with pytest.raises(ValueError, match="rank must be one of the 2 ranks"):
+        parallel.shard_experts(whole, 2, 2)
+    with pytest.raises(TypeError, match="quantize it first"):
+        parallel.shard_experts(module, 0, 2)

@@ -55,12 +55,14 @@ def route(
     logits: torch.Tensor, bias: torch.Tensor | None = None, *, top: int, score: str = "softmax",
     renormalize: bool = False, scale: float = 1.0, groups: int = 1, top_groups: int = 1, group_best: int = 2,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:  # fmt: skip
-    """The experts that each token goes to, and the tokens sorted by expert, in one launch: weights f32 [tokens, top], ids
-    i32 [tokens, top], offsets i32 [experts + 1], rows i32 [tokens * top], places i32 [tokens, top] (Routes names them).
+    """The experts that each token goes to, and the tokens sorted by expert, in one launch: weights f32 [tokens, top],
+    ids i32 [tokens, top], offsets i32 [experts + 1], rows i32 [tokens * top], places i32 [tokens, top] (Routes names
+    them).
 
     logits: a float [tokens, experts], 512 experts at most; score: softmax of a token's logits, or sigmoid of each;
     bias: f32 [experts], with which experts are chosen and not weighed. Each token has the `top` best, at most 16, the
     best first, of equal ones the lowest first; with groups of those of the top_groups groups whose group_best best have
     the greatest sum. weights: the scores times scale, with renormalize over their sum. Choice j of token t is row t *
-    top + j; rows has those of expert e, in their order, at offsets[e] to offsets[e + 1], places where each stands there.
+    top + j; rows has those of expert e, in their order, at offsets[e] to offsets[e + 1] - 1, places where each stands
+    there.
     """

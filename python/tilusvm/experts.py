@@ -310,6 +310,24 @@ class MixtureOfExperts(torch.nn.Module):
         y = combine(y, rows.places.view(top_k_weights.shape), top_k_weights.float().contiguous())
         return y.to(hidden_states.dtype).view(shape)
 
+    def expanded(
+        self, x: torch.Tensor, ends: torch.Tensor, weights: torch.Tensor | None = None, *, alignment: int = 1,
+    ) -> torch.Tensor:  # fmt: skip
+        """Of rows that are sorted by expert already, as DeepEP's dispatch gives them with do_expand: weights * expert,
+        and zeros for rows of none.
+
+        x: [count, hidden]; ends: i32 [num_experts], psum_num_recv_tokens_per_expert, where the rows of each end; the
+        next expert's begin there, or at the next multiple of alignment. weights: [count], or None for 1.
+        """
+        need("expanded", "ends", ends, shape=(self.num_experts,))
+        begins = (ends + (alignment - 1)) // alignment * alignment
+        offsets = torch.cat([begins.new_zeros(1), begins]).int()
+        place = torch.arange(x.shape[0], dtype=torch.int32, device=x.device)
+        owner = torch.searchsorted(offsets[1:], place, right=True).clamp(max=self.num_experts - 1)
+        y = self._products(x, ExpertRows(place, offsets, place), is_sorted=True)
+        y = y if weights is None else y * weights.view(-1, 1)
+        return torch.where((place < ends[owner])[:, None], y, 0).to(x.dtype)
+
     def _products(self, x, rows, is_sorted=False):
         """Of tokens x whose choices the ExpertRows sort, or of rows that are sorted already: what their experts make of
         them, sorted, without weights."""

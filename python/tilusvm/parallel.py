@@ -1,6 +1,7 @@
-"""Linear layers over several GPUs: the columns, or the rows, of packed weights on the ranks of a process group.
+"""Linear layers over several GPUs: the columns, or the rows, of packed weights on the ranks of a process group; and the
+experts of mixtures, of which each rank has a share.
 
-A pair of them needs one sum over the ranks: ColumnParallelLinear has a part of the outputs, which what is done
+A pair of linear layers needs one sum over the ranks: ColumnParallelLinear has a part of the outputs, which what is done
 element by element leaves where it is, RowParallelLinear takes them as its part of the inputs and adds up over the
 ranks.
 
@@ -18,9 +19,19 @@ from ._torch import torch
 import torch.distributed as dist
 
 from . import ops, quantize
+from ._expert_parallel import Dispatched, ExpertParallel, shard_experts
+from .experts import MixtureOfExperts
 from .nn import Linear
 
-__all__ = ["ColumnParallelLinear", "RowParallelLinear", "shard", "parallelize_"]
+__all__ = [
+    "ColumnParallelLinear",
+    "Dispatched",
+    "ExpertParallel",
+    "RowParallelLinear",
+    "parallelize_",
+    "shard",
+    "shard_experts",
+]
 
 
 def _part(size, rank, world, name):
@@ -183,32 +194,36 @@ class RowParallelLinear(_Parallel):
 
 
 _KINDS = {
-    "column": (ColumnParallelLinear, {}),
-    "column, gathered": (ColumnParallelLinear, {"gather_output": True}),
-    "row": (RowParallelLinear, {}),
-    "row, scattered": (RowParallelLinear, {"scatter_input": True}),
+    "column": (ColumnParallelLinear.from_linear, {}),
+    "column, gathered": (ColumnParallelLinear.from_linear, {"gather_output": True}),
+    "row": (RowParallelLinear.from_linear, {}),
+    "row, scattered": (RowParallelLinear.from_linear, {"scatter_input": True}),
+    "experts": (ExpertParallel.from_mixture, {}),
 }
 
 
 def parallelize_(
     model: torch.nn.Module, plan: Mapping[str, str], process_group: dist.ProcessGroup | None = None,
 ) -> torch.nn.Module:  # fmt: skip
-    """Replaces the nn.Linear modules that the plan names by this rank's parts, in place; returns the model.
+    """Replaces the nn.Linear and MixtureOfExperts modules that the plan names by this rank's parts, in place; returns
+    the model.
 
-    plan: a mapping of name patterns to "column", "row", "column, gathered" or "row, scattered", such as
-    {"*.[qkv]_proj": "column", "*.o_proj": "row"}; the first pattern that fits is taken. A model whose tensors are
-    mapped (storage.load without a device) reads its own parts alone.
+    plan: a mapping of name patterns to "column", "row", "column, gathered" or "row, scattered" for linear layers, and
+    "experts" for mixtures, such as {"*.[qkv]_proj": "column", "*.o_proj": "row", "*.experts": "experts"}; the first
+    pattern that fits is taken. A model whose tensors are mapped (storage.load without a device) reads its own parts
+    alone.
     """
     for name, module in list(model.named_modules()):
         kind = next((k for p, k in plan.items() if fnmatch.fnmatchcase(name, p)), None)
-        if not isinstance(module, Linear) or kind is None:
+        if not isinstance(module, (Linear, MixtureOfExperts)) or kind is None:
             continue
-        if kind not in _KINDS:
-            raise ValueError(f"the plan for {name} must be one of {', '.join(map(repr, _KINDS))}, not {kind!r}")
+        if kind not in _KINDS or (kind == "experts") != isinstance(module, MixtureOfExperts):
+            kinds = [each for each in _KINDS if (each == "experts") == isinstance(module, MixtureOfExperts)]
+            raise ValueError(f"the plan for {name} must be {' or '.join(map(repr, kinds))}, not {kind!r}")
         make, options = _KINDS[kind]
         parent, _, last = name.rpartition(".")
         try:
-            setattr(model.get_submodule(parent), last, make.from_linear(module, process_group, **options))
+            setattr(model.get_submodule(parent), last, make(module, process_group, **options))
         except ValueError as error:
             error.add_note(f"in the module {name}")
             raise
