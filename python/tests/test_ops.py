@@ -280,6 +280,7 @@ def examples():
         "probabilities": (x, 0.7, 3, 0.9),
         "accept": (chances, torch.zeros(2, 3, dtype=torch.int32), chances[:, :3].contiguous(), 5, 6),
         "route": (torch.randn(3, 24), torch.randn(24), 4, "sigmoid", True, 2.5, 6, 3),
+        "bucket": (torch.tensor([3, 0, -1, 24], dtype=torch.int32), 24),
         "quantize_rows": (x, torch.int8),
         "embedding": (torch.tensor([1, 0], dtype=torch.int32), x),
         "combine": (x, torch.tensor([[1, 0]], dtype=torch.int32), torch.rand(1, 2), x[:1]),
@@ -294,7 +295,7 @@ def examples():
 NAMES = [
     "matmul_lowbit", "matmul", "rms_norm", "add_rms_norm", "swiglu", "rope", "softmax", "argmax", "sample",
     "probabilities", "accept", "quantize_rows", "embedding", "combine", "attention", "attention_decode", "kv_append",
-    "qkv_append", "route", "unpack",
+    "qkv_append", "route", "bucket", "unpack",
 ]  # fmt: skip
 
 

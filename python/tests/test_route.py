@@ -8,6 +8,7 @@ if torch is None:
 
 from torch_kit import DEVICES  # noqa: E402
 
+import tilusvm  # noqa: E402
 from tilusvm import ops  # noqa: E402
 
 F32, F16, BF16 = torch.float32, torch.float16, torch.bfloat16
@@ -151,6 +152,67 @@ def test_numbers_that_are_none(device, dtype):
     assert ops.route(torch.zeros(1, 6, dtype=dtype, device=device), bias, top=6)[1].tolist() == [[2, 0, 4, 5, 1, 3]]
 
 
+VARIANTS = ("few", "some", "many", "cluster", "cluster_some", "cluster_many", "grid", "grid_many")
+
+
+@pytest.mark.parametrize("name, consts", [
+    ("route", {"EXPERTS": 40, "TOP": 3}), ("route", {"EXPERTS": 512, "TOP": 16, "T": "bf16"}),
+    ("route", {"EXPERTS": 6, "TOP": 2, "SCORE": "sigmoid"}), ("bucket", {"BUCKETS": 70}), ("bucket", {"BUCKETS": 512}),
+])  # fmt: skip
+def test_every_variant(device, name, consts):
+    """Each kernel gives what the one gives that is chosen, at the sizes that it takes."""
+    made, ran = tilusvm.program(name, **consts), set()
+    top, count = consts.get("TOP", 1), consts.get("EXPERTS") or consts["BUCKETS"]
+    for tokens in (1, 3, 15, 60, 300, 1100):
+        i32 = dict(dtype=torch.int32, device=device)
+        if name == "route":
+            given = [values(tokens, count, BF16 if "T" in consts else F32, 1 / 32).to(device)]
+            results = [torch.empty(tokens, top, device=device), torch.empty(tokens, top, **i32)]
+            scalars = [tokens, 1.0]
+        else:
+            given, results, scalars = [torch.randint(-1, count + 2, (tokens,), **i32)], [], [tokens]
+        results += [torch.empty(count + 1, **i32), torch.empty(tokens * top, **i32), torch.empty(tokens, top, **i32)]
+        if name == "bucket":
+            results[-1] = results[-1].view(-1)
+        made[name](*scalars, *given, *results)
+        wanted = [each.clone() for each in results]
+        for variant in VARIANTS:
+            if f"{name}_{variant}" not in made:
+                continue
+            for each in results:
+                each.fill_(-7)
+            try:
+                made[f"{name}_{variant}"](*scalars, *given, *results)
+            except tilusvm.Error as error:
+                assert "tokens <=" in str(error) or "has(clusters)" in str(error)
+                continue
+            ran.add(variant)
+            for a, b in zip(results, wanted):
+                assert torch.equal(a, b), (variant, tokens)
+    assert {"few", "some", "many", "grid", "grid_many"} <= ran
+
+
+def test_rows_in_buckets(device):
+    """Keys that are none stand last, in their order; many buckets and few, many rows of one."""
+    draw = torch.Generator().manual_seed(2)
+    for tokens, buckets in ((0, 4), (1, 1), (77, 3), (500, 256), (3000, 1023), (5000, 64)):
+        keys = torch.randint(-2, buckets + 2, (tokens,), generator=draw, dtype=torch.int32)
+        keys[tokens // 2 : tokens // 2 + 300] = buckets - 1
+        offsets, rows, places = (t.cpu().long() for t in ops.bucket(keys.to(device), buckets=buckets))
+        key = torch.where((keys >= 0) & (keys < buckets), keys, buckets)
+        assert torch.equal(rows, key.sort(stable=True).indices)
+        assert torch.equal(places[rows], torch.where(key[rows] < buckets, torch.arange(tokens), tokens))
+        ends = torch.bincount(key, minlength=buckets + 1).cumsum(0)[:buckets]
+        assert torch.equal(offsets, torch.cat([torch.zeros(1, dtype=torch.long), ends]))
+    for call, message in [
+        (lambda: ops.bucket(keys, buckets=1024), "buckets must be from 1 to 1023, not 1024"),
+        (lambda: ops.bucket(keys.long(), buckets=4), "keys must be torch.int32"),
+        (lambda: ops.bucket(keys[None], buckets=4), "keys must have 1 dimensions"),
+    ]:
+        with pytest.raises((TypeError, ValueError), match=f"bucket: .*{message}"):
+            call()
+
+
 def test_every_launch_gives_the_same(device):
     """And leaves behind what the next one needs."""
     x = torch.randn(1500, 64, generator=torch.Generator().manual_seed(3)).to(device)
@@ -168,7 +230,6 @@ def test_what_is_refused():
         (lambda: ops.route(x, top=9), "top must be from 1 to 8, of 8 experts, not 9"),
         (lambda: ops.route(x, top=0), "top must be from 1 to 8"),
         (lambda: ops.route(torch.zeros(2, 64), top=17), "top must be from 1 to 16"),
-        (lambda: ops.route(x, top=True), "top must be an integer"),
         (lambda: ops.route(x, top=2, groups=3), "groups must divide the experts, 8, not 3"),
         (lambda: ops.route(x, top=2, groups=4, top_groups=5), "top_groups must be from 1 to 4"),
         (lambda: ops.route(x, top=3, groups=4, top_groups=1), "of 2 experts each, with 3 in all, not 1"),

@@ -1,4 +1,4 @@
-"""The operator that chooses experts for tokens: see ops."""
+"""The operators that choose experts for tokens, and that sort rows by expert: see ops."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ._registry import FLOATS, need, operator
 from ._torch import torch
 
 SCORES = ("softmax", "sigmoid")
-EXPERTS, TOP = 512, 16  #: at most
+EXPERTS, TOP, BUCKETS = 512, 16, 1023  #: at most
 
 
 def check_routing(op: str, experts: int, top, groups, top_groups, group_best):
@@ -65,4 +65,22 @@ def route(
     the greatest sum. weights: the scores times scale, with renormalize over their sum. Choice j of token t is row t *
     top + j; rows has those of expert e, in their order, at offsets[e] to offsets[e + 1] - 1, places where each stands
     there.
+    """
+
+
+def _check_bucket(op, keys, buckets):
+    need(op, "keys", keys, dim=1)
+    if not isinstance(buckets, int) or isinstance(buckets, bool):
+        raise TypeError(f"{op}: buckets must be an integer, not {buckets!r}")
+    if not 1 <= buckets <= BUCKETS:
+        raise ValueError(f"{op}: buckets must be from 1 to {BUCKETS}, not {buckets}")
+
+
+@operator("bucket", BUCKETS="buckets", check=_check_bucket)
+def bucket(keys: torch.Tensor, *, buckets: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Rows sorted by a small number, in one launch: offsets i32 [buckets + 1], rows i32 [tokens], places i32 [tokens].
+
+    keys: i32 [tokens]. rows has the rows of key e, in their order, at offsets[e] to offsets[e + 1] - 1; behind them all
+    stand those whose key is none of 0 to buckets - 1, in their order. places has where each row stands there, and
+    `tokens` for those of no bucket. buckets: 1 to 1023.
     """

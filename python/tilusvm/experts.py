@@ -18,7 +18,7 @@ from ._torch import torch
 
 from ._formats import format_of
 from ._registry import need, need_tensor, operator
-from ._route import Routes
+from ._route import Routes, bucket
 from ._router import give_routers
 from .nn import Linear, LowBit, filled
 from .ops import LOWBIT, check_group, check_out, check_zeros, combine, group_rows
@@ -51,15 +51,8 @@ def rows_of(index: torch.Tensor | Routes, experts: int) -> ExpertRows:
     need_tensor("rows_of", "index", index)
     if index.dtype.is_floating_point or index.dtype == torch.bool:
         raise TypeError(f"rows_of: index must be of integers, not {index.dtype}")
-    index = index.reshape(-1)
-    key = torch.where((index >= 0) & (index < experts), index, experts).int()
-    ordered, rows = key.sort(stable=True)
-    numbers = torch.arange(experts + 1, dtype=torch.int32, device=index.device)
-    offsets = torch.searchsorted(ordered, numbers, out_int32=True)
-    count = index.shape[0]
-    place = torch.arange(count, dtype=torch.int32, device=index.device)
-    places = torch.empty_like(place).index_copy_(0, rows, torch.where(ordered < experts, place, count))
-    return ExpertRows(rows.int(), offsets, places)
+    offsets, rows, places = bucket(index.reshape(-1).int(), buckets=experts)
+    return ExpertRows(rows, offsets, places)
 
 
 # ---- the operator ----

@@ -20,7 +20,7 @@ from . import AssembleError, program
 from ._attention import CacheFormat, attention, attention_decode, kv_append, qkv_append
 from ._formats import format_of
 from ._registry import FLOATS, HALVES, ROWS, check_row, need, operator
-from ._route import Routes, route
+from ._route import Routes, bucket, route
 from ._sample import accept, probabilities, sample
 from ._signature import TYPES
 
@@ -36,6 +36,7 @@ __all__ = [
     "sample",
     "probabilities",
     "accept",
+    "bucket",
     "route",
     "Routes",
     "quantize_rows",
