@@ -128,6 +128,22 @@ START_TEST(every_program_compiles_as_it_is) {
 }
 END_TEST
 
+/* Options of the router that need most registers. */
+START_TEST(routers_compile) {
+    static const struct {
+        const char *define, *target;
+    } routers[] = {
+        {"EXPERTS=256 SCORE=sigmoid BIAS=true RENORMALIZE=true GROUPS=8 TOP_GROUPS=4", "sm_90a"},
+        {"EXPERTS=512 TOP=16 BIAS=true", "sm_80"},
+        {"EXPERTS=480 TOP=16 BIAS=true GROUPS=12 TOP_GROUPS=8 T=bf16", "sm_100a"},
+    };
+    char path[5000];
+    tvm_ir_program *program = assemble_file(program_path("route.vasm", path), routers[_i].define);
+    compiles_without_spills(program, routers[_i].define, routers[_i].target);
+    tvm_ir_program_free(program);
+}
+END_TEST
+
 /* Tiles other than the default: BM, BN and the number of warps and stages. */
 START_TEST(tiles_are_parameters) {
     static const char *const defines[] = {"BM=32",         "BM=64 STAGES=4", "BN=128 STAGES=4",
@@ -315,6 +331,7 @@ static Suite *programs_suite(void) {
     tcase_add_loop_test(compile, every_variant_compiles_for_sm_90a, 0, compiled_variant_count);
     tcase_add_loop_test(compile, variants_compile_for_other_targets, 0, 6);
     tcase_add_loop_test(compile, every_program_compiles_as_it_is, 0, TARGETS);
+    tcase_add_loop_test(compile, routers_compile, 0, 3);
     tcase_add_test(compile, tiles_are_parameters);
     suite_add_tcase(suite, compile);
     tcase_add_loop_test(text, generated_files_are_the_matmul, 0, lowbit_count);
