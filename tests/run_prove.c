@@ -236,7 +236,7 @@ typedef struct shipped_program {
 
 static const shipped_program programs[] = {
     {"argmax.vasm", NULL, 5, 5, 5},
-    {"bucket.vasm", NULL, 8, 6, 8},
+    {"bucket.vasm", NULL, 9, 6, 9},
     {"attention.vasm", NULL, 6, 6, 0},
     {"attention_decode.vasm", NULL, 6, 1, 3},
     {"attention_merge.vasm", NULL, 6, 6, 0},
@@ -255,7 +255,7 @@ static const shipped_program programs[] = {
     {"reduce.vasm", NULL, 4, 4, 0},
     {"rms_norm.vasm", NULL, 18, 18, 18},
     {"rope.vasm", NULL, 5, 5, 0},
-    {"route.vasm", NULL, 8, 6, 2},
+    {"route.vasm", NULL, 9, 6, 2},
     {"sample.vasm", NULL, 2, 2, 2},
     {"scatter_add.vasm", NULL, 2, 2, 0},
     {"softmax.vasm", NULL, 12, 12, 12},
