@@ -59,13 +59,13 @@ class ExpertParallel(torch.nn.Module):
     any number of tokens.
     """
 
-    def __init__(self, experts: MixtureOfExperts, process_group=None) -> None:
+    def __init__(self, experts: MixtureOfExperts, process_group: dist.ProcessGroup | None = None) -> None:
         """experts: this rank's, as shard_experts makes them; process_group: None for all processes."""
         super().__init__()
         self.experts, self.process_group = experts, process_group
 
     @classmethod
-    def from_mixture(cls, mixture: MixtureOfExperts, process_group=None) -> ExpertParallel:
+    def from_mixture(cls, mixture: MixtureOfExperts, process_group: dist.ProcessGroup | None = None) -> ExpertParallel:
         """Cuts a whole mixture, of which only this rank's share is kept."""
         rank, world = dist.get_rank(process_group), dist.get_world_size(process_group)
         part = shard_experts(mixture, rank, world)
