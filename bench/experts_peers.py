@@ -98,7 +98,7 @@ class Layer:
 
     def ours(self, i, x, rows, weights):
         tokens, stack = x.shape[0], self.first
-        few = tokens * self.top <= 8 * stack.count
+        few = tokens * self.top <= 8
         each = (rows.rows, self.top) if few else (None, 1)
         h = experts.matmul_experts.operator(
             x if few else rows.spread(x, self.top), rows.offsets, stack.packed[i % stack.copies],

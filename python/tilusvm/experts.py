@@ -57,7 +57,7 @@ def rows_of(index: torch.Tensor | Routes, experts: int) -> ExpertRows:
 
 # ---- the operator ----
 
-_GATHERED = 8  #: rows of an expert, on average, up to which they are gathered by the product itself
+_GATHERED = 8  #: rows in all up to which the product itself gathers them; more are copied sooner (bench/REJECTED)
 MOST_EXPERTS = 512  #: as the program has room for their offsets
 
 
@@ -240,7 +240,7 @@ class Experts(LowBit):
     ) -> torch.Tensor:  # fmt: skip
         """x: [tokens, in_features], whose rows [tokens * top] the ExpertRows are of. The result is sorted."""
         top = rows.rows.shape[0] // max(x.shape[0], 1)
-        few = rows.rows.shape[0] <= _GATHERED * self.experts and self.order is None
+        few = rows.rows.shape[0] <= _GATHERED and self.order is None
         return self._multiply(x if few else rows.spread(x, top), rows, bias, gate, top if few else 0)
 
     def _multiply(self, x, rows, bias, gate=None, top=0):
