@@ -420,6 +420,68 @@ static const seeded_mistake seeded_cluster_mistakes[] = {
     {0},
 };
 
+/* ---- tiles that blocks hand on ---- */
+
+#define SEEDED_GRID(GRID)                                                                                    \
+    ".vasm 7\n.kernel k(n: i32, x: global f32[n, 64], y: global f32[n, 64])\n.warps 2\n.grid " GRID          \
+    "\n.assume n >= 1\n"
+
+static const char seeded_chain[] =
+    SEEDED_GRID("4, n") "%p = alloc-global f32[grid.y, grid.x, 64], clean\n"
+                        "%v = alloc-register f32[64], spatial(64), init 1.0\n"
+                        "if block.x > 0\n"
+                        "%v = %v + take-global(%p[block.y, block.x - 1, 0], spatial(64))\n"
+                        "end ; taken\n"
+                        "if block.x < 3\n"
+                        "put-global %p[block.y, block.x, 0], %v\n"
+                        "else\n"
+                        "store-global y[block.y, 0], %v\n"
+                        "end\n.end\n";
+static const seeded_mistake seeded_chain_mistakes[] = {
+    {"a block less that puts", "block.x < 3", "block.x < 2"},
+    {"a block more that takes", ".grid 4", ".grid 5"},
+    {"what the block above puts", "block.x - 1, 0", "block.x + 1, 0"},
+    {"what the block itself puts", "block.x - 1, 0", "block.x, 0"},
+    {"what one block puts for all", "%p[block.y, block.x - 1", "%p[0, block.x - 1"},
+    {"a place that all blocks put at", "%p[block.y, block.x, 0]", "%p[block.y, 0, 0]"},
+    {"one block of each row puts", "block.x < 3", "block.x < 3 && block.y != 2"},
+    {"a block ends before it puts", "end ; taken", "end\nif block.x == 2\nexit\nend"},
+    {"a loop around the put, of no turns", "put-global %p[block.y, block.x, 0], %v\n",
+     "for %i = 0 to n - 5\nput-global %p[block.y, block.x, 0], %v\nend\n"},
+    {"a tile that is taken twice", "end ; taken",
+     "%v = %v + take-global(%p[block.y, block.x - 1, 0], spatial(64))\nend"},
+    {"half of the tile is put", "put-global %p[block.y, block.x, 0], %v\n",
+     "put-global %p[block.y, block.x, 0], alloc-register(f32[32], replicated(2).spatial(32), init 1.0)\n"},
+    {0},
+};
+
+static const char seeded_sum[] = SEEDED_GRID("4") "%p = alloc-global f32[grid.x, 64], clean\n"
+                                                  "%v = alloc-register f32[64], spatial(64), init 1.0\n"
+                                                  "if block.x < 3\n"
+                                                  "put-global %p[block.x, 0], %v\n"
+                                                  "else\n"
+                                                  "%from = block.x\n"
+                                                  "while %from > 0\n"
+                                                  "%from = %from - 1\n"
+                                                  "%v = %v + take-global(%p[%from, 0], spatial(64))\n"
+                                                  "end\n"
+                                                  "store-global y[0, 0], %v\n"
+                                                  "end\n.end\n";
+static const seeded_mistake seeded_sum_mistakes[] = {
+    {"two blocks take", "block.x < 3", "block.x < 2"},
+    {"a block more that takes", ".grid 4", ".grid 5"},
+    {"a block does not put", "put-global %p[block.x, 0], %v\n",
+     "if block.x != 1\nput-global %p[block.x, 0], %v\nend\n"},
+    {"takes one place too high", "%p[%from, 0]", "%p[%from + 1, 0]"},
+    {"takes before it counts down", "%from = %from - 1\n%v = %v + take-global(%p[%from, 0], spatial(64))\n",
+     "%v = %v + take-global(%p[%from, 0], spatial(64))\n%from = %from - 1\n"},
+    {"begins above itself", "%from = block.x\n", "%from = n\n"},
+    {"takes each tile twice", "%v = %v + take-global(%p[%from, 0], spatial(64))\n",
+     "%v = %v + take-global(%p[%from, 0], spatial(64))\n%v = %v + take-global(%p[%from, 0], spatial(64))\n"},
+    {"begins again when it has come down", "%from = %from - 1\n", "%from = %from == 1 ? 2 : %from - 1\n"},
+    {0},
+};
+
 #define SEEDED(NAME, WHAT)                                                                                   \
     { WHAT, seeded_##NAME, seeded_##NAME##_mistakes }
 
@@ -435,6 +497,8 @@ static const seeded_kernel seeded_kernels[] = {
     SEEDED(warp, "threads of a warp"),
     SEEDED(atomic, "atomic operations"),
     SEEDED(cluster, "blocks of a cluster"),
+    SEEDED(chain, "sums that go from block to block"),
+    SEEDED(sum, "sums that one block takes from all others"),
 };
 enum { SEEDED_KERNELS = sizeof seeded_kernels / sizeof *seeded_kernels };
 

@@ -41,7 +41,7 @@ static bool mark(prover *p, uint32_t expr, uint8_t *slots) {
     return any;
 }
 
-static bool mark_operands(prover *p, uint32_t at, uint8_t *slots) {
+bool tvm_prove_mark_operands(prover *p, uint32_t at, uint8_t *slots) {
     const tvm_operand *operands = tvm_operands(p->kernel, &p->kernel->insns[at]);
     bool any = false;
     for (uint32_t o = 0; o < p->kernel->insns[at].count; o++)
@@ -76,7 +76,7 @@ void tvm_prove_close_over(prover *p, uint32_t from, uint32_t end, uint8_t *insns
             any = any || !insns[i];
             insns[i] = 1;
             bool reads = is_control(class) || (insn->op == TVM_OP_LET && slots[insn->result]);
-            if (reads) any = mark_operands(p, i, slots) || any;
+            if (reads) any = tvm_prove_mark_operands(p, i, slots) || any;
         }
     }
 }

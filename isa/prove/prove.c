@@ -142,9 +142,10 @@ static bool has_shared(const prover *p) {
 static void find_far_waits(prover *p) {
     for (uint32_t i = 0; i < p->kernel->insn_count; i++) {
         const tvm_insn *insn = &p->kernel->insns[i];
-        if (tvm_op(insn->op)->effects & TVM_EFFECT_WAIT)
+        if (tvm_op(insn->op)->effects & TVM_EFFECT_WAIT && !(insn->op == TVM_OP_TAKE_GLOBAL && p->handed))
             tvm_prove_fail(p, &p->proof->deadlocks, TVM_PROVED_IF, i, TVM_NONE,
-                           "what %s waits for comes from other blocks", tvm_prove_mnemonic(p, i));
+                           "what %s waits for comes from other blocks%s%s", tvm_prove_mnemonic(p, i),
+                           p->why_not_handed ? ": it " : "", p->why_not_handed ? p->why_not_handed : "");
         if (tvm_prove_reach_of(p, i) == PROVE_SENDS)
             tvm_prove_fail(p, &p->proof->deadlocks, TVM_NOT_PROVED, i, TVM_NONE,
                            "%s waits for other blocks, which is not looked at", tvm_prove_mnemonic(p, i));
@@ -163,6 +164,7 @@ static void prove_all(prover *p) {
         return;
     }
     find_pending(p);
+    if (p->far) tvm_prove_handovers(p);
     find_far_waits(p);
     if (!has_shared(p)) return;
     if (p->cell_count) {
@@ -216,6 +218,7 @@ static tvm_status prove_within(const tvm_ir_program *program, uint32_t kernel, u
     p->modulus = 1;
     p->work = p->most_work = work;
     p->waits_alone = true;
+    p->far = global;
     prove_all(p);
     if (global && !p->no_memory) tvm_prove_global(p);
     bool no_memory = p->no_memory;

@@ -215,6 +215,9 @@ typedef struct prover {
     prove_entry *entries;
     uint32_t entry_count, entry_capacity;
     prove_set entry_set, visited;
+    bool handed;          /* what each take-global waits for is put by a block of a lower index, for it alone */
+    bool far;             /* global memory, and what blocks wait for, is looked at */
+    const char *why_not_handed; /* NULL: that is not looked at */
     bool waits_alone;  /* each wait was for an arrival of its own team */
     uint32_t odd_wait; /* else: the first that was not */
     struct {
@@ -331,6 +334,8 @@ typedef struct prove_bearing {
 uint32_t tvm_prove_end_of(const tvm_ir_kernel *kernel, uint32_t at);
 /* Marks the scalars of the instruction's indices of shared memory and mbarriers. */
 void tvm_prove_mark_indices(prover *p, uint32_t insn, uint8_t *slots);
+/* Marks the scalars of all operands; true: there is a new one. */
+bool tvm_prove_mark_operands(prover *p, uint32_t insn, uint8_t *slots);
 /* Adds to the instructions, and to the scalars that they read, until all that bears on them is there. */
 void tvm_prove_close_over(prover *p, uint32_t from, uint32_t end, uint8_t *insns, uint8_t *slots);
 /* Of the teams of a group; false: out of memory. */
@@ -344,6 +349,11 @@ bool tvm_prove_is_constant(prover *p, uint32_t first, uint32_t end, uint32_t exp
 /* Do all teams of roles come to their ends, whose waits are for rings? Else says what is not known. Finds
  * which rings are drained. */
 void tvm_prove_turns(prover *p);
+
+/* ---- handovers.c ---- */
+
+/* Does each take-global find, in the end, what a block of a lower index puts for it? Sets p->handed. */
+void tvm_prove_handovers(prover *p);
 
 /* ---- walk.c ---- */
 
@@ -359,6 +369,8 @@ void tvm_prove_forget(prover *p, prove_state *state, uint32_t slot);
 void tvm_prove_enter_loop(prover *p, prove_state *state, uint32_t loop);
 void tvm_prove_turn_loop(prover *p, prove_state *state, uint32_t loop);
 void tvm_prove_leave_loop(prover *p, prove_state *state, uint32_t loop);
+/* Accounts for work that a walk may still do as before. */
+void tvm_prove_allow(prover *p, uint64_t work);
 /* Accounts for work; too much ends the walk. */
 void tvm_prove_charge(prover *p, uint64_t work);
 /* Adds the bytes; false: they were there, or out of memory. */
