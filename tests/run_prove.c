@@ -276,7 +276,7 @@ static const shipped_program programs[] = {
     {"../tests/foreign/moe_u4.vasm", NULL, 1, 1, 0},
     {"../tests/foreign/mxfp4.vasm", NULL, 1, 1, 0},
     {"../tests/foreign/sgmv.vasm", NULL, 1, 1, 0},
-    {"../tests/foreign/split_k.vasm", NULL, 1, 0, 0},
+    {"../tests/foreign/split_k.vasm", NULL, 1, 1, 1},
     {"../tests/foreign/verify.vasm", NULL, 1, 1, 0},
     {"../tests/foreign/w8a8.vasm", NULL, 1, 1, 0},
 };

@@ -7,7 +7,7 @@
 #include "refute.h"
 
 enum {
-    EXPLORE_FACTS = 200, /* of a moment */
+    EXPLORE_FACTS = 128, /* of a moment */
     EXPLORE_DEPTH = 3,   /* of loops that are looked into */
     EXPLORE_GHOSTS = 4,  /* numbers that a caller changes at instructions that he asks for */
     EXPLORE_KEPT = EXPLORE_GHOSTS + TVM_MAX_RANK, /* and such that he leaves alone */

@@ -20,7 +20,7 @@ enum {
     MOST_TAKES = 24,
     MOST_EXTENT = 8, /* of a take, in tiles of puts */
     EFFORT = 2,
-    WORK = 1 << 17 /* steps, of a kernel */
+    WORK = 1 << 18 /* steps, of a kernel */
 };
 
 /* A put or take of a tile. */

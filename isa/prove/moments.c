@@ -31,6 +31,7 @@ explore_moment *tvm_explore_copy(explorer *e, const explore_moment *from) {
     explore_moment *m = tvm_explore_new(e);
     if (!m) return NULL;
     memcpy(m->values, from->values, e->values * sizeof *m->values);
+    e->unknowns->work += 10 + (e->values + from->fact_count) * 2;
     memcpy(m->facts, from->facts, from->fact_count * sizeof *m->facts);
     m->fact_count = from->fact_count;
     m->looked = from->looked;
@@ -114,7 +115,7 @@ bool tvm_explore_follows(explorer *e, explore_moment *m, const refute_sum *sum, 
     const refute_solver *solver = solver_of(e, m);
     if (!solver) return false;
     if (!effort && tvm_refute_solver_denies(solver, sum)) return false;
-    tvm_refute_solver_copy(e->trial, solver);
+    tvm_refute_solver_try(e->trial, solver);
     if (tvm_refute_solver_add(e->trial, &not ) || !effort) return tvm_refute(e->trial, NULL, 0, 0);
     memcpy(facts, m->facts, m->fact_count * sizeof *facts);
     facts[m->fact_count] = not ;

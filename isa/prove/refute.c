@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_ATOMS = 64, MOST_ROWS = 400, MOST_FACTS = 400, MOST_PIVOTS = 250, MOST_DENOMINATOR = 1 << 20 };
+enum { MOST_ATOMS = 48, MOST_ROWS = 240, MOST_FACTS = 256, MOST_PIVOTS = 250, MOST_DENOMINATOR = 1 << 20 };
 
 typedef __int128 wide;
 
@@ -150,6 +150,8 @@ void tvm_refute_range(const refute_unknowns *u, const refute_sum *sum, int64_t *
 typedef struct refute_solver table;
 struct refute_solver {
     refute_unknowns *u;
+    const refute_solver *base; /* has the facts of the first `shared` rows */
+    uint32_t shared;
     bool contradicts;
     refute_term atoms[MOST_ATOMS];
     uint32_t atom_count, count;
@@ -306,14 +308,21 @@ static int64_t denominator_of(double x) {
     return 0;
 }
 
+/* The fact of a row. */
+static const refute_sum *fact_of(const table *t, uint32_t r) {
+    while (r < t->shared) t = t->base;
+    return &t->rows[r];
+}
+
 /* The proof itself: is the sum of the facts, each times a number that is 0 or more, a number below 0? Nothing
  * of how the numbers were found matters. */
 static bool is_contradiction(const table *t, const int64_t *times) {
     wide sums[MOST_ATOMS] = {0}, number = 0;
     for (uint32_t r = 0; r < t->count; r++) {
         if (times[r] < 0) return false;
-        for (uint32_t i = 0; i < t->rows[r].count && times[r]; i++) {
-            const refute_term *term = &t->rows[r].terms[i];
+        const refute_sum *fact = fact_of(t, r);
+        for (uint32_t i = 0; i < fact->count && times[r]; i++) {
+            const refute_term *term = &fact->terms[i];
             wide more = (wide)term->by * times[r];
             if (term->of[0])
                 sums[place_of(t, term)] += more;
@@ -370,25 +379,36 @@ refute_solver *tvm_refute_solver_new(refute_unknowns *u) {
     if (!t) return NULL;
     t->u = u;
     t->contradicts = false;
-    t->count = t->atom_count = 0;
+    t->count = t->atom_count = t->shared = 0;
     return t;
 }
 
-void tvm_refute_solver_copy(refute_solver *to, const refute_solver *from) {
+static void copy_search(table *to, const table *from) {
     const uint32_t rows = from->count, atoms = from->atom_count;
     to->u = from->u;
     to->contradicts = from->contradicts;
     to->count = rows;
     to->atom_count = atoms;
     memcpy(to->atoms, from->atoms, atoms * sizeof *to->atoms);
-    memcpy(to->rows, from->rows, rows * sizeof *to->rows);
-    memcpy(to->search, from->search, rows * sizeof *to->search);
+    for (uint32_t r = 0; r < rows; r++) memcpy(to->search[r], from->search[r], atoms * sizeof **to->search);
     memcpy(to->value, from->value, rows * sizeof *to->value);
     memcpy(to->bound, from->bound, rows * sizeof *to->bound);
     memcpy(to->basic, from->basic, rows * sizeof *to->basic);
     memcpy(to->column, from->column, atoms * sizeof *to->column);
     memcpy(to->column_value, from->column_value, atoms * sizeof *to->column_value);
-    to->u->work += rows;
+    to->u->work += 10 + rows * (1 + atoms / 8);
+}
+
+void tvm_refute_solver_copy(refute_solver *to, const refute_solver *from) {
+    copy_search(to, from);
+    to->shared = 0;
+    for (uint32_t r = 0; r < from->count; r++) to->rows[r] = *fact_of(from, r);
+}
+
+void tvm_refute_solver_try(refute_solver *to, const refute_solver *from) {
+    copy_search(to, from);
+    to->base = from;
+    to->shared = from->count;
 }
 
 bool tvm_refute_solver_add(refute_solver *solver, const refute_sum *fact) {
@@ -428,6 +448,7 @@ typedef struct knowledge {
 } knowledge;
 
 static bool is_there(const knowledge *k, const refute_sum *fact) {
+    k->u->work += k->count / 4;
     for (uint32_t i = 0; i < k->count; i++)
         if (memcmp(&k->facts[i], fact, sizeof *fact) == 0) return true;
     return false;
@@ -443,12 +464,13 @@ static void learn(knowledge *k, const refute_sum *fact) {
 static bool follows(knowledge *k, const refute_sum *sum) {
     int64_t low, high;
     refute_sum not = tvm_refute_number(-1);
+    if (k->u->work > k->u->most_work) return false;
     tvm_refute_range(k->u, sum, &low, &high);
     if (low >= 0) return true;
     if (high < 0 || !tvm_refute_add(&not, -1, sum)) return false;
     if (is_there(k, sum)) return true;
     if (tvm_refute_solver_denies(k->all, sum)) return false;
-    tvm_refute_solver_copy(k->trial, k->all);
+    tvm_refute_solver_try(k->trial, k->all);
     return tvm_refute_solver_add(k->trial, &not );
 }
 

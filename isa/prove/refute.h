@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 enum {
-    REFUTE_TERMS = 20,     /* of a sum */
+    REFUTE_TERMS = 12,     /* of a sum */
     REFUTE_DEGREE = 3,     /* unknowns of a product */
     REFUTE_UNKNOWNS = 2048 /* 0 is none */
 };
@@ -74,6 +74,8 @@ void tvm_refute_range(const refute_unknowns *u, const refute_sum *sum, int64_t *
 typedef struct refute_solver refute_solver;
 refute_solver *tvm_refute_solver_new(refute_unknowns *u);
 void tvm_refute_solver_copy(refute_solver *to, const refute_solver *from);
+/* The same, as long as `from` is there and has no more facts. */
+void tvm_refute_solver_try(refute_solver *to, const refute_solver *from);
 /* Do they, with this one? False also where it is not found. */
 bool tvm_refute_solver_add(refute_solver *solver, const refute_sum *fact);
 
