@@ -49,12 +49,17 @@
  * Blocks of a cluster are ordered by sync-cluster where each stands outside of loops and conditions
  * (clusters.c); where one does not, blocks may be out of step, and nothing is known to order them.
  *
+ * What take-global waits for comes from blocks of lower indices (handovers.c).
+ *
  * The checker and the prover are one pass: nothing is searched for but which pairs of mbarriers are rings,
- * and a wrong guess is found by the walk. So there is no certificate: who doubts a proof runs the pass again.
+ * what holds in all turns of a loop (loops.c), and factors by which facts contradict each other (refute.c); a
+ * wrong guess is found by the walk, and checked. So there is no certificate: who doubts a proof runs the pass
+ * again.
  *
  * Limits: copies to other blocks of a cluster, and arrivals at their mbarriers, are not looked at; that what
- * other blocks put or release comes is taken for granted, and said (TVM_PROVED_IF). Places that depend on
- * what the launch or memory says, where they would have to differ, are not proved. */
+ * other blocks release, or put where that is not proved, comes is taken for granted, and said
+ * (TVM_PROVED_IF). Places that depend on what the launch or memory says, where they would have to differ, are
+ * not proved. */
 #ifndef TVM_ISA_PROVE_PROVE_H
 #define TVM_ISA_PROVE_PROVE_H
 
