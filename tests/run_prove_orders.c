@@ -246,6 +246,14 @@ static void run_right(const seeded_kernel *of, tally *t) {
     tvm_ir_program_free(program);
 }
 
+/* The machine does a block, or a cluster, by itself. */
+static bool is_left_out(const seeded_kernel *of) {
+    tvm_ir_program *program = assemble_small(of->text);
+    bool is = is_beyond(program, &program->kernels[0]);
+    tvm_ir_program_free(program);
+    return is;
+}
+
 /* Do the orders show the mistake, on some target? */
 static bool is_seen(const seeded_kernel *of, const seeded_mistake *mistake) {
     char *text = seeded_text(of, mistake);
@@ -294,6 +302,7 @@ int main(int argc, char **argv) {
     orders = argc > 2 ? (unsigned)strtoul(argv[2], NULL, 0) : test_all() ? 4 : 2;
     snprintf(folder, sizeof folder, "%s/tests/cases", top);
     for (size_t i = 0; i < SEEDED_KERNELS; i++) {
+        if (is_left_out(&seeded_kernels[i])) continue;
         run_right(&seeded_kernels[i], &right);
         for (const seeded_mistake *m = seeded_kernels[i].mistakes; m->what != NULL; m++, mistakes++)
             seen += is_seen(&seeded_kernels[i], m);
