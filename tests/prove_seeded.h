@@ -420,6 +420,40 @@ static const seeded_mistake seeded_cluster_mistakes[] = {
     {0},
 };
 
+/* ---- places that a counter hands out ---- */
+
+static const char seeded_tickets[] =
+    SEEDED_HEAD("2") "%c = alloc-shared i32[1]\n"
+                     "%d = alloc-shared i32[1]\n"
+                     "%s = alloc-shared f32[256]\n"
+                     "%zeros = alloc-register i32[64], spatial(64), init 0\n"
+                     "%v = alloc-register f32[64], spatial(64), init 1.0\n"
+                     "store-shared %c, alloc-register(i32[1], init 0)\n"
+                     "store-shared %d, alloc-register(i32[1], init 0)\n"
+                     "store-shared %s, alloc-register(f32[256], init 0.0)\n"
+                     "sync ; cleared\n"
+                     "%is = iota(i32[64], 0, layout spatial(64)) < n * 8\n"
+                     "%p = atomic-fetch add %c[%zeros], %zeros + 1, mask %is, scope cta\n"
+                     "%first = %is && %p < 250\n"
+                     "scatter %s[%p], %v, mask %first\n"
+                     "%q = atomic-fetch add %c[%zeros], %zeros + 2, mask %is, scope cta\n"
+                     "%second = %q < 250 && %is\n"
+                     "scatter %s[%q], %v, mask %second\n"
+                     "sync ; all\n"
+                     "store-global y[0, 0], load-shared(%s[0], flatten(column_spatial(2, 32)))\n.end\n";
+static const seeded_mistake seeded_tickets_mistakes[] = {
+    {"adds nothing", "%zeros + 1,", "%zeros,"},
+    {"no mask, where others are told 0", "%v, mask %second", "%v"},
+    {"a mask that lets others through", "%q < 250 && %is", "%q < 250 || %is"},
+    {"the places of who exchanges", "add %c[%zeros], %zeros + 1", "exch %c[%zeros], %zeros + 1"},
+    {"a counter beyond the tensor", "add %c[%zeros], %zeros + 1", "add %c[%zeros + 1], %zeros + 1"},
+    {"another counter", "add %c[%zeros], %zeros + 2", "add %d[%zeros], %zeros + 2"},
+    {"places that are moved", "%s[%q]", "%s[%q - 1]"},
+    {"no sync before the first number", "sync ; cleared", ""},
+    {"no sync behind the last scatter", "sync ; all", ""},
+    {0},
+};
+
 /* ---- tiles that blocks hand on ---- */
 
 #define SEEDED_GRID(GRID)                                                                                    \
@@ -497,6 +531,7 @@ static const seeded_kernel seeded_kernels[] = {
     SEEDED(warp, "threads of a warp"),
     SEEDED(atomic, "atomic operations"),
     SEEDED(cluster, "blocks of a cluster"),
+    SEEDED(tickets, "places that a counter hands out"),
     SEEDED(chain, "sums that go from block to block"),
     SEEDED(sum, "sums that one block takes from all others"),
 };

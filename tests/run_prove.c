@@ -260,7 +260,7 @@ static const shipped_program programs[] = {
     {"scatter_add.vasm", NULL, 2, 2, 0},
     {"softmax.vasm", NULL, 12, 12, 12},
     {"swiglu.vasm", NULL, 3, 3, 0},
-    {"topk.vasm", NULL, 2, 3, 3},
+    {"topk.vasm", NULL, 3, 3, 3},
     {"transpose.vasm", NULL, 2, 2, 0},
     {"vector_add.vasm", NULL, 1, 1, 0},
     {"widen_lowbit.vasm", NULL, 1, 1, 0},

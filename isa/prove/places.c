@@ -251,6 +251,7 @@ bool tvm_prove_overlap(const prover *p, uint32_t a, uint32_t b) {
     uint64_t low[2], high[2];
     if (x->block != y->block && x->block != PROVE_UNKNOWN && y->block != PROVE_UNKNOWN) return false;
     if (s->root != t->root || (!s->writes && !t->writes) || (s->is_atomic && t->is_atomic)) return false;
+    if (s->ticket && s->ticket == t->ticket) return false; /* each has numbers of its own */
     for (unsigned d = 0; d < s->rank && s->slot == t->slot; d++) {
         if (is_apart(x, s->extent[d], y, d) || is_apart(y, t->extent[d], x, d)) return false;
     }

@@ -75,6 +75,7 @@ typedef struct prove_site {
     uint32_t extent[TVM_MAX_RANK], shape[TVM_MAX_RANK];
     uint32_t first; /* in the root's elements */
     tvm_shared_digits digits[TVM_MAX_RANK];
+    uint32_t ticket;           /* of places that a counter has handed out, the counter's slot + 1 */
     uint16_t *threads, *warps; /* by element of the tile, made when needed: who has it, or PROVE_SEVERAL */
 } prove_site;
 enum { PROVE_SEVERAL = UINT16_MAX };
@@ -215,11 +216,11 @@ typedef struct prover {
     prove_entry *entries;
     uint32_t entry_count, entry_capacity;
     prove_set entry_set, visited;
-    bool handed;          /* what each take-global waits for is put by a block of a lower index, for it alone */
-    bool far;             /* global memory, and what blocks wait for, is looked at */
+    bool handed; /* what each take-global waits for is put by a block of a lower index, for it alone */
+    bool far;    /* global memory, and what blocks wait for, is looked at */
     const char *why_not_handed; /* NULL: that is not looked at */
-    bool waits_alone;  /* each wait was for an arrival of its own team */
-    uint32_t odd_wait; /* else: the first that was not */
+    bool waits_alone;           /* each wait was for an arrival of its own team */
+    uint32_t odd_wait;          /* else: the first that was not */
     struct {
         uint32_t a, b, level;
         int64_t distance[TVM_MAX_RANK];
@@ -268,6 +269,11 @@ typedef struct prove_pair {
 /* Do other threads, or threads of other warps, touch at `b` what was touched at `a` before? The two overlap.
  */
 bool tvm_prove_differ(prover *p, uint32_t a, uint32_t b, bool warps, prove_pair *pair);
+
+/* ---- tickets.c ---- */
+
+/* Finds which sites are at places that a counter hands out. */
+void tvm_prove_find_tickets(prover *p);
 
 /* ---- places.c ---- */
 

@@ -242,6 +242,7 @@ bool tvm_prove_find_sites(prover *p) {
                            "%s of shared memory is not looked at", tvm_prove_mnemonic(p, i));
     }
     p->first_site[kernel->insn_count] = p->site_count;
+    tvm_prove_find_tickets(p);
     return true;
 }
 
