@@ -111,6 +111,9 @@ static bool are_numbered(const handovers *h, const handover *a, const handover *
     for (unsigned d = 0; d < a->rank; d++) {
         const tvm_expr *x = index_of(h, a, d), *y = index_of(h, b, d);
         if (x->op != TVM_EXPR_INTEGER || y->op != TVM_EXPR_INTEGER) continue;
+        if (x->value.i < INT32_MIN || x->value.i > INT32_MAX || y->value.i < INT32_MIN ||
+            y->value.i > INT32_MAX)
+            continue;
         if (x->value.i + (int64_t)a->extent[d] <= y->value.i ||
             y->value.i + (int64_t)b->extent[d] <= x->value.i)
             return true;

@@ -331,7 +331,13 @@ static void guess_conserved(loop *l, const explore_moment *turn, const explore_m
             guess *g = add_guess(l, CONSERVED, 0, 0, sign);
             if (!g) break;
             g->factors[free_part] = 1;
-            for (uint32_t r = 0; r < rank; r++) g->factors[pivots[r]] = (int64_t)-q->by[r][free_part];
+            for (uint32_t r = 0; r < rank; r++) {
+                double by = -q->by[r][free_part];
+                if (by > -1e12 && by < 1e12)
+                    g->factors[pivots[r]] = (int64_t)by;
+                else
+                    g->gone = true;
+            }
         }
     }
     free(q);

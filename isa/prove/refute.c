@@ -294,6 +294,7 @@ static void pivot(table *t, uint32_t r, uint32_t c) {
 static int64_t denominator_of(double x) {
     int64_t before = 0, q = 1;
     double rest = x;
+    if (!(x < 1e12)) return 0;
     for (unsigned i = 0; i < 24; i++) {
         double whole = (double)(int64_t)rest, scaled = x * (double)q;
         double off = scaled - (double)(int64_t)(scaled + 0.5);
