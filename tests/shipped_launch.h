@@ -44,6 +44,7 @@ static inline void shipped_sequences(const tvm_param_info *info, const size_of *
         if (!strcmp(info->name, "lengths")) numbers[i] = 5;
         if (!strcmp(info->name, "starts")) numbers[i] = (int32_t)at;
         if (!strcmp(info->name, "table")) numbers[i] = (int32_t)(at % 4);
+        if (!strcmp(info->name, "reads") || !strcmp(info->name, "writes")) numbers[i] = (int32_t)(at % 4);
         if (!strcmp(info->name, "q_starts")) numbers[i] = (int32_t)(at * size->rows / last);
         if (!strcmp(info->name, "k_starts")) numbers[i] = (int32_t)(at * (size->rest - 1) / last);
     }

@@ -19,11 +19,12 @@ static const size_of shipped_sizes[] = {
     {70, 80, 80, 0, 2},     {3, 64, 64, 0, 8}};
 enum { SHIPPED_SIZES = sizeof shipped_sizes / sizeof *shipped_sizes };
 
-/* Of attention: sequences and pages. */
+/* Of attention: sequences and pages; heads of keys and states where heads of values are more. */
 static const struct {
     const char *name;
     int value;
-} named[] = {{"batch", 2}, {"queries", 1}, {"sequences", 2}, {"pages", 4}, {"max_pages", 2}, {"window", 0}};
+} named[] = {{"batch", 2},  {"queries", 1},   {"sequences", 2}, {"pages", 4}, {"max_pages", 2},
+             {"window", 0}, {"key_heads", 2}, {"groups", 2},    {"slots", 4}, {"kept", 1}};
 
 static inline int shipped_scalar(const char *name, const size_of *size) {
     for (size_t i = 0; i < sizeof named / sizeof *named; i++)

@@ -155,6 +155,9 @@ START_TEST(and_with_options) {
         {"matmul_u3.vasm", "ZEROS=true GROUP=64"},
         {"quantize_rows.vasm", "GROUP=128"},
         {"rms_norm.vasm", "INNER=true"},
+        {"rms_norm.vasm", "GATE=after"},
+        {"state_space.vasm", "SKIP=true BIAS=true GATE=true"},
+        {"causal_conv.vasm", "BIAS=true"},
     };
     char path[5000];
     check_program(program_path(options[_i][0], path), options[_i][1]);
@@ -239,7 +242,7 @@ int main(void) {
     Suite *suite = suite_create("signatures");
     TCase *tests = tcase_create("signatures");
     tcase_add_test(tests, every_program_takes_what_its_header_says);
-    tcase_add_loop_test(tests, and_with_options, 0, 11);
+    tcase_add_loop_test(tests, and_with_options, 0, 14);
     tcase_add_test(tests, the_manual_says_the_same);
     suite_add_tcase(suite, tests);
     return run_suite(suite);

@@ -267,6 +267,11 @@ def examples():
     text = str(form)
     chances = torch.full((2, 4, 8), 0.125)
     ops.kv_append(heads, heads, cache, starts, table, lengths, form, longest=5)
+    rates, slot = rows("cpu", FLOAT, 5, 2), torch.zeros(1, dtype=torch.int32)
+    wide = rows("cpu", HALF, 5, 2, 128)
+    delta = (heads, heads, wide, rates, rates, starts)
+    parts = ops.gated_delta_chunks(*delta, longest=5)
+    state, space = rows("cpu", FLOAT, 1, 2, 64, 128), rows("cpu", FLOAT, 2)
     return {
         "matmul_lowbit": (x, layer.packed, layer.scales, None, layer.bias, "u4", 32),
         "matmul": (x, rows("cpu", HALF, 8, 64)),
@@ -288,14 +293,24 @@ def examples():
         "attention_decode": (heads[:1, None], cache, table, lengths, None, None, text, 0, 0.1, 0.0),
         "kv_append": (heads, heads, cache, starts, table, lengths, None, None, None, text, 5),
         "qkv_append": (rows("cpu", HALF, 5, 6 * 64), cache, starts, table, lengths, torch.randn(8, 64), text, 5),
+        "gated_rms_norm": (x, x, w, 1e-6),
+        "gated_delta_update": (*delta, slot, slot.view(1, 1), state, 0.1),
+        "gated_delta_chunks": (*delta, 5, 0.1),
+        "gated_delta_states": (heads, heads, *parts, starts, slot, slot, state),
+        "state_space": (heads, rates, space, wide, wide, starts, slot, slot.view(1, 1), state, space, space, heads),
+        "causal_conv": (x, rows("cpu", HALF, 64, 4), starts_of([2], "cpu"), slot, slot.view(1, 1),
+                        rows("cpu", HALF, 1, 3, 64), w, 2),
         "unpack": (layer.packed, "u4", 32, 16),
-    }
+    }  # fmt: skip
 
 
 NAMES = [
     "matmul_lowbit", "matmul", "rms_norm", "add_rms_norm", "swiglu", "rope", "softmax", "argmax", "sample",
     "probabilities", "accept", "quantize_rows", "embedding", "combine", "attention", "attention_decode", "kv_append",
     "qkv_append", "route", "bucket", "unpack",
+    "probabilities", "accept", "quantize_rows", "embedding", "attention", "attention_decode", "kv_append", "qkv_append",
+    "gated_rms_norm", "gated_delta_update", "gated_delta_chunks", "gated_delta_states", "state_space", "causal_conv",
+    "unpack",
 ]  # fmt: skip
 
 

@@ -15,6 +15,12 @@ from tilusvm._registry import FLOATS, ROWS, operator  # noqa: E402
 from tilusvm._signature import _solve  # noqa: E402
 
 NUMBERS = {"/ 32": "/ group", "64]": "head]", "2 * n": "2n", "24]": "experts]"}  # of the examples, in docstrings
+NUMBERS = {"/ 32": "/ group", "64]": "head]", "2 * n": "2n"}  # of the examples, in docstrings
+DELTA = {"64, 128]": "d, dv]", "64]": "d]", "128]": "dv]"}
+OWN_NUMBERS = {
+    "gated_delta_update": DELTA, "gated_delta_chunks": DELTA, "gated_delta_states": DELTA,
+    "state_space": {"64, 128]": "p, n]", "64]": "p]", "128]": "n]"}, "causal_conv": {"3, ": "taps - 1, ", "4]": "taps]"},
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", NAMES[:-1])
@@ -23,11 +29,13 @@ def test_docstrings_have_the_shapes(name):
     made = getattr(ops, name).operator
     shapes = made.find(*made._whole(examples()[name], {})).shapes
     others = {"kv_append": ["attention_decode"], "qkv_append": ["kv_append", "attention_decode"]}  # that it refers to
+    others |= dict.fromkeys(["gated_delta_chunks", "gated_delta_states", "state_space", "causal_conv"],
+                            ["gated_delta_update"])  # fmt: skip
     told = " ".join(getattr(ops, each).__doc__ for each in [name, *others.get(name, [])])
     told = " ".join(told.split())
     for argument in shapes.keys() - {"packed", "cache"} - set(made.flat):
         shape = shapes[argument].replace("(max)", "max")
-        for number, word in NUMBERS.items():
+        for number, word in OWN_NUMBERS.get(name, NUMBERS).items():
             shape = shape.replace(number, word)
         assert shape in told, (argument, shape)
 

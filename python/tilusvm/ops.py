@@ -19,6 +19,14 @@ from ._torch import torch
 from . import AssembleError, program
 from ._attention import CacheFormat, attention, attention_decode, kv_append, qkv_append
 from ._formats import format_of
+from ._linear import (
+    causal_conv,
+    gated_delta,
+    gated_delta_chunks,
+    gated_delta_states,
+    gated_delta_update,
+    state_space,
+)
 from ._registry import FLOATS, HALVES, ROWS, check_row, need, operator
 from ._route import Routes, bucket, route
 from ._sample import accept, probabilities, sample
@@ -28,6 +36,7 @@ __all__ = [
     "matmul_lowbit",
     "matmul",
     "rms_norm",
+    "gated_rms_norm",
     "add_rms_norm",
     "swiglu",
     "rope",
@@ -47,6 +56,12 @@ __all__ = [
     "kv_append",
     "qkv_append",
     "CacheFormat",
+    "gated_delta",
+    "gated_delta_update",
+    "gated_delta_chunks",
+    "gated_delta_states",
+    "state_space",
+    "causal_conv",
 ]
 
 
@@ -233,6 +248,29 @@ def matmul(
 def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6) -> torch.Tensor:
     """x / sqrt(mean(x^2) + eps) * weight over the last dimension, in f32: x a float [..., n], weight [n] of its
     type."""
+
+
+#: Columns at most of gated_rms_norm.
+GATED_COLUMNS = 6128
+
+
+def _check_gated(op, x):
+    check_row(op, x)
+    if x.shape[-1] > GATED_COLUMNS and (x.shape[-1] * x.element_size() % 16 or x.shape[-1] > 8192):
+        raise ValueError(f"{op}: x must have {GATED_COLUMNS} columns at most, or rows of 16 bytes up to 8192 columns")
+
+
+@operator(
+    "rms_norm", T=("x", FLOATS), GATE=lambda first: "before" if first else "after", names={"w": "weight", "z": "gate"},
+    shapes=ROWS, check=_check_gated,
+)  # fmt: skip
+def gated_rms_norm(
+    x: torch.Tensor, gate: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6, first: bool = False,
+) -> torch.Tensor:  # fmt: skip
+    """rms_norm(x, weight, eps) * silu(gate), in f32, or with `first` rms_norm of x * silu(gate).
+
+    x, gate: floats [..., n], n up to 8192; weight: [n] of their type.
+    """
 
 
 #: Columns at most of add_rms_norm with inner.
