@@ -219,3 +219,48 @@ def test_gated_rms_norm(device, dtype, first):
         act, d = F.silu(gate.double()), x.double()
         norm = F.rms_norm(d * act if first else d, (n,), weight.double(), 1e-5)
         close(ops.gated_rms_norm(x, gate, weight, 1e-5, first), norm if first else norm * act, ROUNDING[dtype])
+
+
+# ---- models of transformers ----
+
+MIXED = {
+    "qwen3_next": dict(
+        linear_num_value_heads=4, linear_num_key_heads=2, linear_key_head_dim=64, linear_value_head_dim=64,
+        num_experts=4, num_experts_per_tok=2, moe_intermediate_size=32, shared_expert_intermediate_size=32,
+        num_hidden_layers=3, layer_types=["linear_attention", "full_attention", "linear_attention"],
+    ),
+    "mamba2": dict(num_heads=4, head_dim=64, state_size=64, n_groups=2, hidden_size=128, expand=2, chunk_size=32),
+}  # fmt: skip
+GREEDY = {"max_new_tokens": 4, "do_sample": False, "eos_token_id": None}
+
+
+@pytest.mark.transformers
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("family", MIXED)
+def test_models(device, family):
+    """Whole prompts, tokens behind them, and padding, which stays torch's; the parts that are taken are told."""
+    transformers = pytest.importorskip("transformers", reason="transformers cannot be imported")
+    from decoder_kit import padded, tiny_model, tokens_of
+
+    from tilusvm.transformers import accelerate_
+
+    transformers.logging.set_verbosity_error()
+    with torch.no_grad():
+        ours = accelerate_(tiny_model(family, device, **MIXED[family]))
+        half, exact = tiny_model(family, device, **MIXED[family]), tiny_model(family, device, **MIXED[family]).float()
+        kinds = {"qwen3_next": "gated delta rule", "mamba2": "state space models"}
+        taken = [entry.name for entry in ours.tilusvm_report if entry.taken and kinds[family] in entry.why]
+        assert len(taken) == 2 and type(ours).__name__ == type(half).__name__
+        for lengths in ([70], [33, 33], [9, 20]):
+            ids, mask = padded(tokens_of(*lengths), device)
+            words = {"attention_mask": mask} if len(set(lengths)) > 1 else {}
+            found, theirs, wanted = (
+                model(ids, **words).logits[mask.bool()].double() for model in (ours, half, exact)
+            )
+            error, allowed = ((each - wanted).norm() / wanted.norm() for each in (found, theirs))
+            assert error <= 2 * allowed + 1e-3, (lengths, error, allowed)
+        ids = torch.tensor(tokens_of(40, 40), device=device)
+        tokens = ours.generate(ids, **GREEDY)
+        logits = exact(tokens).logits[:, 39:-1]
+        chosen = logits.gather(-1, tokens[:, 40:, None])[..., 0]
+        assert (logits.amax(-1) - chosen <= 0.04 * logits.abs().amax(-1)).all()

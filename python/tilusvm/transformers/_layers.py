@@ -15,6 +15,7 @@ from ._attention import NAME, attend_cached
 from ._block import Block, GatedUnit, Norm, Options, check_layers, text_config
 from ._cache import PagedCache
 from ._decoder import Context
+from ._linear import take_mixer
 from ._parts import TESTED, Report, Unknown, angles, compare, norm_kind, once, unit_of
 
 __all__ = ["accelerate_"]
@@ -126,7 +127,8 @@ def accelerate_(model, *, norms=True, rotary=True, mlp=True, attention=True, mer
     them, before or after without merge.
 
     Layers are taken that are made of known parts: those of Llama, Qwen 2 and 3, Gemma 2 and 3, Mistral, Phi-3, GLM-4,
-    OLMo 2 and their like, Mixtral, Qwen 2 and 3 MoE and gpt-oss. Where a layer of another family is found to compute
+    OLMo 2 and their like, Mixtral, Qwen 2 and 3 MoE and gpt-oss; linear attention of Qwen3-Next and the mixers of Mamba 2
+    (attention), where there is no padding. Where a layer of another family is found to compute
     something else than its parts say, or has parts that are not known, such as latent attention, its norms and gated
     units are taken one by one, and its attention by its name, if it has one; the rest stays torch's. A warning says
     what stays; model.tilusvm_report, a Report, has all of it.
@@ -134,8 +136,10 @@ def accelerate_(model, *, norms=True, rotary=True, mlp=True, attention=True, mer
     ValueError for models that have no layers where Llama has them, and for heads of the families named in TESTED that
     attention does not take (64, 80, 96, 128 or 256 elements), which attention=False leaves to torch.
     """
-    config = text_config(model)
     options = Options(norms=norms, rotary=rotary, mlp=mlp, attention=attention, merge=merge)
+    if hasattr(model, "backbone"):
+        return _accelerate_mixers(model, options)
+    config = text_config(model)
     body = model.model
     if any(isinstance(layer, Layer) for layer in body.layers) or hasattr(model, "tilusvm_report"):
         raise ValueError("the model has been accelerated before")
@@ -148,8 +152,10 @@ def accelerate_(model, *, norms=True, rotary=True, mlp=True, attention=True, mer
             body.layers[i] = _taken(layer, i, config, options, body, shared)
             report.add(name, True, f"layers of {type(layer).__name__}")
         except Unknown as why:
-            report.add(f"{name}.self_attn", False, f"{type(layer).__name__}: {why}")
-            _take_parts(layer, name, config, options, report)
+            if hasattr(layer, "self_attn"):
+                report.add(f"{name}.self_attn", False, f"{type(layer).__name__}: {why}")
+            if not _take_parts(layer, name, config, options, report) and not hasattr(layer, "self_attn"):
+                report.add(name, False, f"{type(layer).__name__}: {why}")
     if norms:
         body.norm = Norm(body.norm)
     if attention and report.stays() and model.config._attn_implementation != NAME:
@@ -159,6 +165,22 @@ def accelerate_(model, *, norms=True, rotary=True, mlp=True, attention=True, mer
     model.tilusvm_report = report
     if report.stays():
         warnings.warn(f"not all of the model is accelerated:\n{report}", stacklevel=2)
+    return model
+
+
+def _accelerate_mixers(model, options):
+    """accelerate_ of a model whose layers are a norm and a mixer each, as Mamba's: parts are taken one by one. The last
+    norm stays: it is of a residual in f32, with weights of another type."""
+    body, report = model.backbone, Report()
+    if hasattr(model, "tilusvm_report"):
+        raise ValueError("the model has been accelerated before")
+    for i, layer in enumerate(body.layers):
+        name = f"backbone.layers.{i}"
+        if not _take_parts(layer, name, model.config, options, report) and options.attention:
+            report.add(name, False, f"{type(layer).__name__}: it has no mixer that is known")
+    model.tilusvm_report = report
+    if report.stays():
+        warnings.warn(f"not all of the model is accelerated:\n{report}", stacklevel=3)
     return model
 
 
@@ -185,10 +207,16 @@ def _taken(layer, index, config, options, body, shared):
 
 
 def _take_parts(layer, name, config, options, report):
-    """Puts Norm and GatedUnit in the place of the modules of a layer that they are the same as."""
+    """Puts Norm and GatedUnit in the place of the modules of a layer that they are the same as, and has its mixer
+    compute by this package; was there one?"""
+    mixers = 0
     for path, module in list(layer.named_modules()):
         owner, _, last = path.rpartition(".")
         made = None
+        kind = take_mixer(module) if options.attention and path else None
+        if kind is not None:
+            mixers += 1
+            report.add(f"{name}.{path}", True, f"{kind} of {type(module).__name__}")
         if options.norms and "norm" in last and norm_kind(module) is not None:
             made = Norm(module)
             report.add(f"{name}.{path}", True, f"norms of {type(module).__name__}")
@@ -202,6 +230,7 @@ def _take_parts(layer, name, config, options, report):
                 report.add(f"{name}.{path}", True, f"gated units of {type(module).__name__}")
         if made is not None:
             setattr(layer.get_submodule(owner), last, made)
+    return mixers > 0
 
 
 def _attention_by_name(model, report):

@@ -8,6 +8,7 @@ torch's and why.
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import sys
 import warnings
 
@@ -119,7 +120,7 @@ def norm_kind(norm) -> str | None:
         or getattr(norm, "bias", None) is not None
     ):
         return None
-    if weight.is_meta:
+    if weight.is_meta or "gate" in inspect.signature(norm.forward).parameters:
         return None
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(4, weight.shape[0], generator=generator).to(weight.device, weight.dtype)
