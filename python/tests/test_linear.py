@@ -1,5 +1,6 @@
 """Linear attention, state space models and their convolution against recurrences in f64, and models of transformers."""
 
+import functools
 import math
 
 import pytest
@@ -219,6 +220,26 @@ def test_gated_rms_norm(device, dtype, first):
         act, d = F.silu(gate.double()), x.double()
         norm = F.rms_norm(d * act if first else d, (n,), weight.double(), 1e-5)
         close(ops.gated_rms_norm(x, gate, weight, 1e-5, first), norm if first else norm * act, ROUNDING[dtype])
+
+
+def test_bad_arguments_are_named():
+    q, k, v, g, beta, starts, state = delta_inputs("cpu", HALF, [3], 2, 4, 64, 64)
+    slot = numbers([0], "cpu")
+    rule = functools.partial(ops.gated_delta, k=k, g=g, beta=beta, starts=starts, reads=slot, writes=slot, state=state)
+    with pytest.raises(ValueError, match="q must have heads of 64 or 128 elements, not 32"):
+        rule(q[..., :32].contiguous(), v=v, longest=3)
+    with pytest.raises(ValueError, match="the heads of v, 3, must be a multiple of those of q, 2"):
+        rule(q, v=v[:, :3].contiguous(), longest=3)
+    with pytest.raises(TypeError, match="q must be torch.float16 or torch.bfloat16"):
+        rule(q.float(), v=v, longest=30)
+    x, w = torch.randn(3, 12).half(), torch.randn(12, 4).half()
+    with pytest.raises(ValueError, match="x must have a multiple of 8 columns, not 12"):
+        ops.causal_conv(x, w, starts, slot, slot.view(1, 1), torch.zeros(1, 3, 12).half(), longest=3)
+    with pytest.raises(ValueError, match="x must have 6128 columns at most"):
+        ops.gated_rms_norm(*(torch.zeros(1, 7001).half() for _ in range(2)), torch.zeros(7001).half())
+    with pytest.raises(ValueError, match="b must have 64 or 128 columns, not 32"):
+        b = torch.zeros(3, 1, 32).half()
+        ops.state_space(v, g, g[0].clone(), b, b, starts, slot, slot.view(1, 1), torch.zeros(1, 4, 64, 32))
 
 
 # ---- models of transformers ----
