@@ -242,6 +242,7 @@ static const shipped_program programs[] = {
     {"attention_merge.vasm", NULL, 6, 6, 0},
     {"combine.vasm", NULL, 2, 2, 0},
     {"causal_conv.vasm", NULL, 1, 1, 0},
+    {"causal_conv.vasm", NULL, 2, 2, 0},
     {"cumsum.vasm", NULL, 5, 5, 0},
     {"embedding.vasm", NULL, 2, 2, 0},
     {"gated_delta.vasm", "NORM=true", 8, 8, 0},

@@ -446,6 +446,7 @@ static const shipped_program programs[] = {
     {"attention_merge.vasm", 6, 6, 0, 0},
     {"combine.vasm", 2, 2, 0, 1},
     {"causal_conv.vasm", 1, 0, 0, 0},
+    {"causal_conv.vasm", 2, 0, 0, 0},
     {"cumsum.vasm", 5, 5, 0, 0},
     {"embedding.vasm", 2, 2, 0, 1},
     {"gated_delta.vasm", 8, 0, 0, 0},
