@@ -15,24 +15,6 @@ from ._registry import HALVES, need, need_tensor, plain
 __all__ = ["Linear"]
 
 
-class _Product(torch.autograd.Function):
-    """x @ W with the gradient of x; the weights have none."""
-
-    @staticmethod
-    def forward(ctx, x, packed, scales, zeros, bias, type, group, out_dtype, batch_invariant, multiplier, early):
-        ctx.save_for_backward(packed, scales, zeros, multiplier)
-        ctx.type, ctx.group, ctx.dtype = type, group, x.dtype
-        rest = type, group, out_dtype, batch_invariant, multiplier, early
-        return ops.lowbit_operator(x, packed, scales, zeros, bias, *rest)
-
-    @staticmethod
-    def backward(ctx, gradient):
-        packed, scales, zeros, multiplier = ctx.saved_tensors
-        gradient = gradient if multiplier is None else (gradient * multiplier).to(gradient.dtype)
-        weight = quantize.dequantize(packed, scales, zeros, type=ctx.type, group=ctx.group, dtype=gradient.dtype)
-        return ((gradient @ weight).to(ctx.dtype), *[None] * 10)
-
-
 class LowBit(torch.nn.Module):
     """What has weights of a low-precision type: buffers packed, scales, zeros, bias, order, multiplier."""
 
@@ -335,9 +317,7 @@ class Linear(LowBit):
         bias = buffers["bias"] if n == self.out_features else filled(buffers["bias"], n)
         weights = buffers["packed"], scales, buffers["zeros"], bias
         rest = *weights, self.type, self.group, out_dtype, self.batch_invariant, buffers["multiplier"], self.early
-        if x.requires_grad and torch.is_grad_enabled():
-            y = _Product.apply(x, *rest)
-        elif plain(x):
+        if plain(x) and not (torch.is_grad_enabled() and x.requires_grad):
             if x.data_ptr() & 15:
                 x = x.clone()
             y = ops.lowbit_operator.direct(x, *rest)

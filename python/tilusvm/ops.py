@@ -3,7 +3,8 @@
 They work under CUDA graphs, torch.compile (without graph breaks), FakeTensor and autocast. Tensors on a GPU are
 worked on there, on torch's current stream; those on the CPU by the interpreter. A tensor of a wrong device, type,
 shape, stride or alignment is a TypeError or ValueError that names the argument; what a program refuses otherwise is a
-tilusvm.Error. They have no gradients (nn.Linear has): torch says so when one is asked for.
+tilusvm.Error. matmul_lowbit (of x and bias), rms_norm, layer_norm, swiglu, rope, embedding, cross_entropy and attention
+have gradients; of the others torch says that there are none when one is asked for.
 
 `type` is a low-precision type's name ("u4", "f6_e3m2"), or that of a table of 16 values, "nf4" or "fp4"; halves are
 torch.float16 and torch.bfloat16, floats also torch.float32. All tensors are contiguous.
@@ -18,6 +19,7 @@ from ._torch import torch
 
 from . import AssembleError, program
 from ._attention import CacheFormat, attention, attention_decode, kv_append, qkv_append
+from ._backward import cross_entropy_rows
 from ._formats import format_of
 from ._linear import (
     causal_conv,
@@ -37,6 +39,7 @@ __all__ = [
     "matmul",
     "rms_norm",
     "gated_rms_norm",
+    "layer_norm",
     "add_rms_norm",
     "swiglu",
     "rope",
@@ -51,6 +54,8 @@ __all__ = [
     "quantize_rows",
     "embedding",
     "combine",
+    "cross_entropy",
+    "cross_entropy_rows",
     "attention",
     "attention_decode",
     "kv_append",
@@ -273,6 +278,13 @@ def gated_rms_norm(
     """
 
 
+@operator("layer_norm", T=("x", FLOATS), names={"w": "weight", "b": "bias"}, shapes=ROWS,
+          check=lambda op, x: check_row(op, x))  # fmt: skip
+def layer_norm(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float = 1e-5) -> torch.Tensor:
+    """(x - mean) / sqrt(variance + eps) * weight + bias over the last dimension, in f32: x a float [..., n], weight and
+    bias [n] of its type."""
+
+
 #: Columns at most of add_rms_norm with inner.
 INNER_COLUMNS = 16384
 
@@ -314,13 +326,17 @@ def _check_rope(op, x):
 
 
 @operator(
-    "rope", T=("x", FLOATS), STYLE=("style", ("half", "interleaved")), shapes={"tokens": "..."}, check=_check_rope
-)
-def rope(x: torch.Tensor, positions: torch.Tensor, table: torch.Tensor, style: str = "half") -> torch.Tensor:
+    "rope", T=("x", FLOATS), STYLE=("style", ("half", "interleaved")), INVERSE="inverse", shapes={"tokens": "..."},
+    check=_check_rope,
+)  # fmt: skip
+def rope(
+    x: torch.Tensor, positions: torch.Tensor, table: torch.Tensor, style: str = "half", inverse: bool = False,
+) -> torch.Tensor:  # fmt: skip
     """Rotary embedding of x, a float [..., heads, d], d even.
 
     positions: i32 [...]; table: f32 [max, d], of each position the d/2 cosines and then the sines. style: half
     (elements i and i + d/2 are a pair) or interleaved (2i and 2i + 1). A position outside of the table gives zeros.
+    inverse: turns back.
     """
 
 
@@ -373,3 +389,20 @@ def quantize_rows(
 @operator("embedding", T=("table", FLOATS), shapes={"rows": "..."})
 def embedding(ids: torch.Tensor, table: torch.Tensor) -> torch.Tensor:
     """table[ids], rows of zeros where there is no such row: ids i32 [...], table a float [vocabulary, n]."""
+
+
+def cross_entropy(
+    logits: torch.Tensor, labels: torch.Tensor, *, ignore: int = -100, smoothing: float = 0.0, z: float = 0.0,
+    reduction: str = "mean",
+) -> torch.Tensor:  # fmt: skip
+    """The loss of cross_entropy_rows: its mean over labels that are not `ignore`, f32 [], or their sum, or (none) that of
+    each row, f32 [...]."""
+    if reduction not in ("mean", "sum", "none"):
+        raise ValueError(f"cross_entropy: reduction must be mean, sum or none, not {reduction!r}")
+    loss, _ = cross_entropy_rows(logits, labels, ignore, smoothing, z)
+    if reduction == "none":
+        return loss
+    return loss.sum() if reduction == "sum" else loss.sum() / (labels != ignore).sum()
+
+
+from . import _autograd as _autograd  # noqa: E402  the operators' gradients, which need all of them
