@@ -166,7 +166,7 @@ def _attention_backward(ctx, o_grad, lse_grad):
 
 # ---- products with weights of low-precision types ----
 
-_CHUNK = 1 << 24  #: elements of weights that are floats at a time
+_CHUNK = 1 << 24  #: weights that are floats at a time, or a group of rows
 
 
 def _lowbit_setup(ctx, given, _):
@@ -186,20 +186,17 @@ def _lowbit_backward(ctx, y_grad):
 
 
 def lowbit_product(y, packed, scales, zeros, type, group):
-    """y @ W^T for packed weights W [k, n], of which no more than _CHUNK elements, or one group of rows, are floats at a
-    time."""
-    from .quantize import dequantize
-
-    rows = ops.group_rows(group)
-    n, k = scales.shape[1], packed.shape[1] * rows
-    step = max(_CHUNK // max(n, 1) // rows, 1)
+    """y @ W^T for packed weights W [k, n], a run of rows of W at a time as floats."""
+    each, n = ops.group_rows(group), scales.shape[1]
+    k = packed.shape[1] * each
+    step = max(_CHUNK // max(n, 1) // each, 1) * each
     parts = []
-    for first in range(0, k // rows, step):
-        of = slice(first, min(first + step, k // rows))
-        shared = slice(None) if group == 0 else slice(of.start * rows // group, of.stop * rows // group)
-        part = packed[:, of].contiguous(), scales[shared].contiguous()
-        points = None if zeros is None else zeros[shared].contiguous()
-        parts.append(y @ dequantize(*part, points, type=type, group=group, dtype=y.dtype))
+    for first in range(0, k, step):
+        rows = min(step, k - first)
+        weight = gradients.dequantize_rows(
+            packed, scales, zeros, first=first, rows=rows, type=type, group=group, out_dtype=y.dtype
+        )
+        parts.append(torch.nn.functional.linear(y, weight))
     return parts[0] if len(parts) == 1 else torch.cat(parts, -1)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ._torch import torch
 
 from ._attention import check_heads
+from ._formats import format_of
 from ._registry import FLOATS, HALVES, ROWS, check_row, need, operator
 
 # ---- attention ----
@@ -134,3 +135,27 @@ def embedding_backward(y_grad: torch.Tensor, order: torch.Tensor, starts: torch.
     order: i32 [rows], rows of y_grad sorted by their ids; starts: i32 [vocabulary + 1], where each id begins among them,
     and the last ends.
     """
+
+
+def _check_dequantize(op, packed, scales, zeros, first, rows, type, group):
+    from .ops import check_group, check_zeros, group_rows
+
+    check_group(f"{op}: ", type, group, scales.dtype)
+    check_zeros(op, type, zeros)
+    need(op, "packed", packed, dim=3)
+    each, all = group_rows(group), packed.shape[1] * group_rows(group)
+    if first < 0 or rows < 0 or first % each or rows % each or first + rows > all:
+        raise ValueError(f"{op}: first and rows must be multiples of {each} within {all} rows, not {first} and {rows}")
+
+
+@operator(
+    "dequantize_lowbit", constants=lambda type: format_of(type).consts, ATYPE=("scales", HALVES), GROUP="group",
+    ZEROS="zeros", OTYPE=("out_dtype", FLOATS), names={"p": "packed", "s": "scales", "z": "zeros"},
+    check=_check_dequantize,
+)  # fmt: skip
+def dequantize_rows(
+    packed: torch.Tensor, scales: torch.Tensor, zeros: torch.Tensor | None = None, *, first: int, rows: int, type: str,
+    group: int = 128, out_dtype: torch.dtype | None = None,
+) -> torch.Tensor:  # fmt: skip
+    """Rows first to first + rows of the weights [k, n] that matmul_lowbit has packed, as floats of out_dtype, or of the
+    scales' type: [rows, n], computed in f32 and rounded once. first and rows are multiples of group_rows(group)."""
