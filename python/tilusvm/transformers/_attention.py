@@ -5,8 +5,8 @@
     model.generate(ids, cache_implementation="tilusvm_u4")
 
 Padding is left out: sequences of a batch are packed one behind the other. What the programs cannot do (heads of other
-sizes, other types than halves, masks that are neither causal nor a window, biases of positions, gradients) is left to
-torch, with a warning that says why, once a reason.
+sizes, other types than halves, masks that are neither causal nor a window, biases of positions) is left to torch, with
+a warning that says why, once a reason.
 """
 
 from __future__ import annotations
@@ -111,8 +111,6 @@ def _why_not(module, query, key, value, mask, dropout, words):
         return "there is dropout"
     if words.get("position_bias") is not None:
         return "positions have a bias"
-    if torch.is_grad_enabled() and any(t.requires_grad for t in (query, key, value)):
-        return "a gradient is asked for"
     return None
 
 
@@ -164,7 +162,9 @@ def attention_forward(module, query, key, value, attention_mask, scaling=None, d
         q_starts, k_starts = packed.int(), words["cu_seq_lens_k"].int()
         out = _ragged(flat, q_starts, k_starts, tokens, module, scaling, words)
     elif attention_mask is None:
-        q_starts, k_starts = (_starts(batch, t.shape[2], query.device) for t in (query, key))
+        q_starts = k_starts = _starts(batch, tokens, query.device)
+        if key.shape[2] != tokens:
+            k_starts = _starts(batch, key.shape[2], query.device)
         out = _ragged(flat, q_starts, k_starts, tokens, module, scaling, words)
     else:
         keep = attention_mask.bool()
