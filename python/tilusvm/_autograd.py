@@ -65,7 +65,7 @@ def _rms_backward(ctx, y_grad):
     x_grad, shares = gradients.rms_norm_backward(x, weight, _dense(y_grad), ctx.eps, parts)
     found = {"x": x_grad}
     if ctx.needs_input_grad[1]:
-        found["weight"] = gradients.column_sums(shares, weight.dtype)
+        found["weight"] = gradients.column_sums(shares.flatten(1), weight.dtype)
     return found
 
 
@@ -75,7 +75,7 @@ def _layer_backward(ctx, y_grad):
     x_grad, shares = gradients.layer_norm_backward(x, weight, _dense(y_grad), ctx.eps, parts)
     found = {"x": x_grad}
     if ctx.needs_input_grad[1] or ctx.needs_input_grad[2]:
-        sums = gradients.column_sums(shares, weight.dtype)
+        sums = gradients.column_sums(shares.flatten(1), weight.dtype)
         n = x.shape[-1]
         found |= {"weight": sums[:n].clone(), "bias": sums[n:].clone()}
     return found

@@ -69,14 +69,14 @@ _NORM = {
 def rms_norm_backward(
     x: torch.Tensor, weight: torch.Tensor, y_grad: torch.Tensor, eps: float = 1e-6, parts: int = 256,
 ) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
-    """The gradient of x, and shares f32 [parts, n] of that of the weight, which column_sums adds up. parts: blocks."""
+    """The gradient of x, and shares f32 [parts, 1, n] of that of the weight, which column_sums adds up. parts: blocks."""
 
 
 @operator("layer_norm_backward", **_NORM)
 def layer_norm_backward(
     x: torch.Tensor, weight: torch.Tensor, y_grad: torch.Tensor, eps: float = 1e-5, parts: int = 256,
 ) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
-    """The gradient of x, and shares f32 [parts, 2 n] of that of the weight, and behind it of the bias, which
+    """The gradient of x, and shares f32 [parts, 2, n] of that of the weight, and behind it of the bias, which
     column_sums adds up. parts: blocks."""
 
 
