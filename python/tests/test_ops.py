@@ -306,7 +306,7 @@ def examples():
         "layer_norm_backward": (x, w, x, 1e-6, 2),
         "swiglu_backward": (x, rows("cpu", HALF, 2, 32)),
         "cross_entropy_rows": (x, torch.tensor([1, -100], dtype=torch.int32), -100, 0.1, 0.01),
-        "cross_entropy_backward": (x, torch.tensor([1, 2], dtype=torch.int32), *torch.ones(2, 2).unbind()),
+        "cross_entropy_backward": (x, torch.tensor([1, 2], dtype=torch.int32), *(torch.ones(2) for _ in range(2))),
         "embedding_backward": (x, torch.tensor([1, 0], dtype=torch.int32), torch.tensor([0, 2, 2], dtype=torch.int32)),
         "attention_backward_queries": (*[heads] * 5, torch.ones(5, 2), starts, starts, None, None, 5, 0.1),
         "attention_backward_keys": (*[heads] * 4, torch.zeros(2, 2, 256), starts, starts, None, 5, 0.1),

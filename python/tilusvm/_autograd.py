@@ -1,7 +1,7 @@
 """torch.autograd through the operators: which tensors each one saves, and the operators that give its gradients.
 
-Formulas are made of operators, so that torch.compile sees them, and memory holds no more than they say. Gradients have no
-gradients: a second backward is refused. Where a tensor's gradient is not asked for, it is not computed.
+Formulas are made of operators, so that torch.compile sees them, and memory holds no more than they say. Gradients have
+no gradients: a second backward is refused. Where a tensor's gradient is not asked for, it is not computed.
 """
 
 from __future__ import annotations
@@ -51,7 +51,11 @@ def _refuse(operator, of):
 
 # ---- row by row ----
 
-_PARTS = 264  #: blocks that add up gradients of weights: two for each of 132 multiprocessors
+def _parts(x):
+    """Blocks that add up gradients of weights: of 132 multiprocessors each is to have some, the more the shorter rows
+    are. The number is that of the shape alone, and so are the bits of the result."""
+    n = x.shape[-1]
+    return max(min(132 * max(min(8192 // n, 16), 1), x.numel() // n), 1)
 
 
 def _rms_setup(ctx, given, _):
@@ -61,8 +65,7 @@ def _rms_setup(ctx, given, _):
 
 def _rms_backward(ctx, y_grad):
     x, weight = ctx.saved_tensors
-    parts = min(_PARTS, max(x.numel() // x.shape[-1], 1))
-    x_grad, shares = gradients.rms_norm_backward(x, weight, _dense(y_grad), ctx.eps, parts)
+    x_grad, shares = gradients.rms_norm_backward(x, weight, _dense(y_grad), ctx.eps, _parts(x))
     found = {"x": x_grad}
     if ctx.needs_input_grad[1]:
         found["weight"] = gradients.column_sums(shares.flatten(1), weight.dtype)
@@ -71,8 +74,7 @@ def _rms_backward(ctx, y_grad):
 
 def _layer_backward(ctx, y_grad):
     x, weight = ctx.saved_tensors
-    parts = min(_PARTS, max(x.numel() // x.shape[-1], 1))
-    x_grad, shares = gradients.layer_norm_backward(x, weight, _dense(y_grad), ctx.eps, parts)
+    x_grad, shares = gradients.layer_norm_backward(x, weight, _dense(y_grad), ctx.eps, _parts(x))
     found = {"x": x_grad}
     if ctx.needs_input_grad[1] or ctx.needs_input_grad[2]:
         sums = gradients.column_sums(shares.flatten(1), weight.dtype)

@@ -31,9 +31,12 @@ def attention_backward_queries(
     q_starts: torch.Tensor, k_starts: torch.Tensor, *, longest: int, scale: float, left: int = -1, right: int = -1,
     cap: float = 0.0, slopes: torch.Tensor | None = None, lse_grad: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
-    """The gradient of q, and sums f32 [2, heads, tokens], which attention_backward_keys takes.
+    """The gradient of q, and sums, which attention_backward_keys takes.
 
-    q to longest and their options: those of attention; o, lse: its results; o_grad, lse_grad: their gradients.
+    q: [tokens, heads, d], k: [kv_tokens, kv_heads, d], v: [kv_tokens, kv_heads, dv], halves, q_starts, k_starts: i32
+    [sequences + 1], slopes: f32 [heads], and the options: as attention had them; o: [tokens, heads, dv] and lse: f32
+    [tokens, heads], its results; o_grad, lse_grad: the gradients of these. sums: f32
+    [heads, 2, (tokens / 128 + sequences + 1) * 128].
     """
 
 
@@ -43,7 +46,12 @@ def attention_backward_keys(
     q_starts: torch.Tensor, k_starts: torch.Tensor, *, longest: int, scale: float, left: int = -1, right: int = -1,
     cap: float = 0.0, slopes: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
-    """The gradients of k and v, of what attention_backward_queries has; longest: the most keys of a sequence."""
+    """The gradients of k and v.
+
+    q: [tokens, heads, d], k: [kv_tokens, kv_heads, d], v: [kv_tokens, kv_heads, dv], o_grad: [tokens, heads, dv],
+    q_starts, k_starts: i32 [sequences + 1], slopes: f32 [heads], and the options: as for attention_backward_queries,
+    whose result sums is, f32 [heads, 2, (tokens / 128 + sequences + 1) * 128]. longest: the most keys of a sequence.
+    """
 
 
 # ---- row by row ----
@@ -69,15 +77,16 @@ _NORM = {
 def rms_norm_backward(
     x: torch.Tensor, weight: torch.Tensor, y_grad: torch.Tensor, eps: float = 1e-6, parts: int = 256,
 ) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
-    """The gradient of x, and shares f32 [parts, 1, n] of that of the weight, which column_sums adds up. parts: blocks."""
+    """The gradient of x, a float [..., n], by that of rms_norm's result, y_grad [..., n], and shares f32 [parts, 1, n]
+    of that of the weight, [n], which column_sums adds up. parts: blocks."""
 
 
 @operator("layer_norm_backward", **_NORM)
 def layer_norm_backward(
     x: torch.Tensor, weight: torch.Tensor, y_grad: torch.Tensor, eps: float = 1e-5, parts: int = 256,
 ) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
-    """The gradient of x, and shares f32 [parts, 2, n] of that of the weight, and behind it of the bias, which
-    column_sums adds up. parts: blocks."""
+    """The gradient of x, a float [..., n], by that of layer_norm's result, y_grad [..., n], and shares f32 [parts, 2, n]
+    of that of the weight, [n], and behind it of the bias, which column_sums adds up. parts: blocks."""
 
 
 @operator("column_sums", T=("x", FLOATS), OTYPE=("out_dtype", FLOATS))
@@ -122,7 +131,8 @@ def cross_entropy_backward(
     logits: torch.Tensor, labels: torch.Tensor, lse: torch.Tensor, loss_grad: torch.Tensor, ignore: int = -100,
     smoothing: float = 0.0, z: float = 0.0,
 ) -> torch.Tensor:  # fmt: skip
-    """The gradient of the logits by that of each row's loss, f32 [...]; lse is cross_entropy_rows'."""
+    """The gradient of the logits, a float [..., n], by that of each row's loss, f32 [...]. labels: i32 [...]; lse: f32
+    [...], cross_entropy_rows' second result."""
 
 
 # ---- tables and weights ----
@@ -157,5 +167,9 @@ def dequantize_rows(
     packed: torch.Tensor, scales: torch.Tensor, zeros: torch.Tensor | None = None, *, first: int, rows: int, type: str,
     group: int = 128, out_dtype: torch.dtype | None = None,
 ) -> torch.Tensor:  # fmt: skip
-    """Rows first to first + rows of the weights [k, n] that matmul_lowbit has packed, as floats of out_dtype, or of the
-    scales' type: [rows, n], computed in f32 and rounded once. first and rows are multiples of group_rows(group)."""
+    """Rows first to first + rows of the weights [k, n] that matmul_lowbit multiplies by, as floats of out_dtype, or of the
+    scales' type: [rows, n], computed in f32 and rounded once. first and rows are multiples of group_rows(group).
+
+    packed: uint8, packed_shape(type, group, k, n); scales: halves [k / group, n], or [1, n] for group 0; zeros: as
+    scales.
+    """

@@ -19,7 +19,18 @@ from ._torch import torch
 
 from . import AssembleError, program
 from ._attention import CacheFormat, attention, attention_decode, kv_append, qkv_append
-from ._backward import cross_entropy_rows
+from ._backward import (
+    attention_backward_keys,
+    attention_backward_queries,
+    column_sums,
+    cross_entropy_backward,
+    cross_entropy_rows,
+    dequantize_rows,
+    embedding_backward,
+    layer_norm_backward,
+    rms_norm_backward,
+    swiglu_backward,
+)
 from ._formats import format_of
 from ._linear import (
     causal_conv,
@@ -67,6 +78,15 @@ __all__ = [
     "gated_delta_states",
     "state_space",
     "causal_conv",
+    "attention_backward_keys",
+    "attention_backward_queries",
+    "column_sums",
+    "cross_entropy_backward",
+    "dequantize_rows",
+    "embedding_backward",
+    "layer_norm_backward",
+    "rms_norm_backward",
+    "swiglu_backward",
 ]
 
 
