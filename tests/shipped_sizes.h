@@ -27,6 +27,8 @@ static const struct {
              {"window", 0}, {"key_heads", 2}, {"groups", 2},    {"slots", 4}, {"kept", 1}};
 /* Of attention: sequences and pages. Of weights: the first row. */
 } named[] = {{"batch", 2}, {"queries", 1}, {"sequences", 2}, {"pages", 4}, {"max_pages", 2}, {"window", 0}, {"first", 0}};
+} named[] = {{"batch", 2},     {"queries", 1}, {"sequences", 2}, {"pages", 4},
+             {"max_pages", 2}, {"window", 0},  {"first", 0}};
 
 static inline int shipped_scalar(const char *name, const size_of *size) {
     for (size_t i = 0; i < sizeof named / sizeof *named; i++)

@@ -53,7 +53,7 @@ def test_swiglu(device, dtype, n, name):
 
 
 @pytest.mark.parametrize("dtype", ROUNDING)
-@pytest.mark.parametrize("n", [1, 72, 77, 3000, 8192, 9000])
+@pytest.mark.parametrize("n", [1, 72, 77, 800, 1600, 3000, 8192, 9000])
 def test_rms_norm(device, dtype, n):
     """A row in registers, of each size, and rows that are walked along."""
     tensors = [numbers(device, dtype, 2, 3, n), numbers(device, dtype, n)]
@@ -62,7 +62,7 @@ def test_rms_norm(device, dtype, n):
 
 
 @pytest.mark.parametrize("dtype", ROUNDING)
-@pytest.mark.parametrize("n", [72, 77, 3000, 8192])
+@pytest.mark.parametrize("n", [72, 77, 800, 1600, 3000, 8192])
 def test_layer_norm(device, dtype, n):
     tensors = [numbers(device, dtype, 5, n) + 3, numbers(device, dtype, n), numbers(device, dtype, n)]
     exact = lambda x, w, b: F.layer_norm(x, (n,), w, b, 1e-5)  # noqa: E731

@@ -85,8 +85,8 @@ def rms_norm_backward(
 def layer_norm_backward(
     x: torch.Tensor, weight: torch.Tensor, y_grad: torch.Tensor, eps: float = 1e-5, parts: int = 256,
 ) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
-    """The gradient of x, a float [..., n], by that of layer_norm's result, y_grad [..., n], and shares f32 [parts, 2, n]
-    of that of the weight, [n], and behind it of the bias, which column_sums adds up. parts: blocks."""
+    """The gradient of x, a float [..., n], by that of layer_norm's result, y_grad [..., n], and shares f32
+    [parts, 2, n] of that of the weight, [n], and behind it of the bias, which column_sums adds up. parts: blocks."""
 
 
 @operator("column_sums", T=("x", FLOATS), OTYPE=("out_dtype", FLOATS))
@@ -119,10 +119,11 @@ _LOSS = {"T": ("logits", FLOATS), "shapes": ROWS, "check": lambda op, logits: ch
 def cross_entropy_rows(
     logits: torch.Tensor, labels: torch.Tensor, ignore: int = -100, smoothing: float = 0.0, z: float = 0.0,
 ) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
-    """Of each row of logits, a float [..., n], n up to 2^20, its loss and the log of its sum of exponentials, f32 [...].
+    """Of each row of logits, a float [..., n], n up to 2^20, its loss and the log of its sum of exponentials, f32
+    [...].
 
-    labels: i32 [...]; the loss is lse - (1 - smoothing) logits[label] - smoothing mean(logits) + z lse^2, and 0 where the
-    label is `ignore`; NaN where the label is no column.
+    labels: i32 [...]; the loss is lse - (1 - smoothing) logits[label] - smoothing mean(logits) + z lse^2, and 0 where
+    the label is `ignore`; NaN where the label is no column.
     """
 
 
@@ -140,10 +141,11 @@ def cross_entropy_backward(
 
 @operator("embedding_backward", T=("y_grad", FLOATS))
 def embedding_backward(y_grad: torch.Tensor, order: torch.Tensor, starts: torch.Tensor) -> torch.Tensor:
-    """The gradient of a table [vocabulary, n]: of each id the sum of its rows of y_grad [rows, n], in f32, rounded once.
+    """The gradient of a table [vocabulary, n]: of each id the sum of its rows of y_grad [rows, n], in f32, rounded
+    once.
 
-    order: i32 [rows], rows of y_grad sorted by their ids; starts: i32 [vocabulary + 1], where each id begins among them,
-    and the last ends.
+    order: i32 [rows], rows of y_grad sorted by their ids; starts: i32 [vocabulary + 1], where each id begins among
+    them, and the last ends.
     """
 
 
@@ -167,8 +169,8 @@ def dequantize_rows(
     packed: torch.Tensor, scales: torch.Tensor, zeros: torch.Tensor | None = None, *, first: int, rows: int, type: str,
     group: int = 128, out_dtype: torch.dtype | None = None,
 ) -> torch.Tensor:  # fmt: skip
-    """Rows first to first + rows of the weights [k, n] that matmul_lowbit multiplies by, as floats of out_dtype, or of the
-    scales' type: [rows, n], computed in f32 and rounded once. first and rows are multiples of group_rows(group).
+    """Rows first to first + rows of the weights [k, n] that matmul_lowbit multiplies by, as floats of out_dtype, or of
+    the scales' type: [rows, n], computed in f32 and rounded once. first and rows are multiples of group_rows(group).
 
     packed: uint8, packed_shape(type, group, k, n); scales: halves [k / group, n], or [1, n] for group 0; zeros: as
     scales.

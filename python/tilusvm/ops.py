@@ -415,8 +415,8 @@ def cross_entropy(
     logits: torch.Tensor, labels: torch.Tensor, *, ignore: int = -100, smoothing: float = 0.0, z: float = 0.0,
     reduction: str = "mean",
 ) -> torch.Tensor:  # fmt: skip
-    """The loss of cross_entropy_rows: its mean over labels that are not `ignore`, f32 [], or their sum, or (none) that of
-    each row, f32 [...]."""
+    """The loss of cross_entropy_rows: its mean over labels that are not `ignore`, f32 [], or their sum, or (none) that
+    of each row, f32 [...]."""
     if reduction not in ("mean", "sum", "none"):
         raise ValueError(f"cross_entropy: reduction must be mean, sum or none, not {reduction!r}")
     loss, _ = cross_entropy_rows(logits, labels, ignore, smoothing, z)
