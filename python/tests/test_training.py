@@ -94,4 +94,4 @@ def test_adapters_are_trained_as_by_torch():
     assert found[-1] < 0.8 * found[0] and all(b < a for a, b in zip(found, found[1:]))
     for one, other in zip(trained, expected):
         assert (one - other).abs().max() <= 0.03 * other.abs().max()
-    assert len(layers) == 14 and all(torch.equal(a, m.packed) for a, m in zip(packed, layers))
+    assert len(layers) == 15 and all(torch.equal(a, m.packed) for a, m in zip(packed, layers))
