@@ -100,7 +100,8 @@ class Linear(LowBit):
     writes no weights, as in a model that runs, it saves the wait for them.
 
     Buffers: packed (uint8), scales, zeros (or None), bias ([out_features], or None), the last three of dtype; order
-    (int32 [in_features], or None), multiplier (float32 [1], or None). The gradient goes to x alone.
+    (int32 [in_features], or None), multiplier (float32 [1], or None). Gradients go to x, and to a bias that asks for
+    one.
 
     state_dict() has the buffers, and in its _metadata, beside torch's own, the type, the group and whether there are
     zero points: load_state_dict refuses those of another layer, and warns where a state does not say.
