@@ -260,6 +260,7 @@ static const shipped_program programs[] = {
     {"matmul_lowbit_u4.vasm", NULL, 46, 41, 24},
     {"matmul_simple.vasm", NULL, 2, 2, 2},
     {"matmul_u3.vasm", NULL, 2, 2, 2},
+    {"mla_decode.vasm", NULL, 0, 2, 0},
     {"quantize_rows.vasm", NULL, 18, 18, 18},
     {"reduce.vasm", NULL, 4, 4, 0},
     {"rms_norm.vasm", NULL, 18, 18, 18},

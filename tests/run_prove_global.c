@@ -463,6 +463,7 @@ static const shipped_program programs[] = {
     {"matmul_lowbit_u4.vasm", 52, 36, 0, 0},
     {"matmul_simple.vasm", 2, 2, 0, 1},
     {"matmul_u3.vasm", 2, 2, 0, 0},
+    {"mla_decode.vasm", 3, 0, 0, 0},
     {"quantize_rows.vasm", 18, 18, 0, 0},
     {"reduce.vasm", 4, 4, 0, 1},
     {"rms_norm.vasm", 18, 18, 0, 0},

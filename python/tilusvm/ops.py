@@ -40,6 +40,7 @@ from ._linear import (
     gated_delta_update,
     state_space,
 )
+from ._mla import LatentFormat, mla_decode
 from ._registry import FLOATS, HALVES, ROWS, check_row, need, operator
 from ._route import Routes, bucket, route
 from ._sample import accept, probabilities, sample
@@ -87,6 +88,8 @@ __all__ = [
     "layer_norm_backward",
     "rms_norm_backward",
     "swiglu_backward",
+    "mla_decode",
+    "LatentFormat",
 ]
 
 

@@ -1,0 +1,155 @@
+"""Latent attention (ops.mla_decode) against torch's own arithmetic in f64, on caches of every type."""
+
+import itertools
+
+import pytest
+from conftest import NO_TORCH, torch
+
+if torch is None:
+    pytest.skip(NO_TORCH, allow_module_level=True)
+
+from torch_kit import DEVICES, HALVES, close  # noqa: E402
+
+import tilusvm  # noqa: E402
+from tilusvm import ops  # noqa: E402
+
+HALF, BFLOAT = torch.float16, torch.bfloat16
+TOLERANCE = {HALF: 2e-3, BFLOAT: 1e-2}
+SCALE = 0.05
+
+
+@pytest.fixture(params=DEVICES)
+def device(request):
+    torch.manual_seed(21)
+    return request.param
+
+
+class Cache:
+    """Pages in no order; rows behind the ends of sequences are no numbers."""
+
+    def __init__(self, form, lengths, device):
+        counts = [-(-length // form.page) for length in lengths]
+        pages = sum(counts) + 2
+        self.form, self.lengths = form, lengths
+        self.rows = torch.full_like(form.zeros(pages, device), 255 if form.type else torch.nan)
+        self.table = torch.full((len(lengths), max(1, *counts)), -1, dtype=torch.int32, device=device)
+        self.now = torch.tensor(lengths, dtype=torch.int32, device=device)
+        order, self.keys = iter(torch.randperm(pages).tolist()), []
+        for b, (length, count) in enumerate(zip(lengths, counts)):
+            self.table[b, :count] = torch.tensor(list(itertools.islice(order, count)), dtype=torch.int32)
+            place = torch.arange(length, device=device)
+            slots = self.table[b].long()[place // form.page] * form.page + place % form.page
+            form.append(self.rows, *(torch.randn(length, n, device=device) for n in (512, 64)), slots)
+            self.keys.append(form.elements(self.rows.view(-1, self.rows.shape[-1])[slots]).double())
+
+    def expected(self, q, chosen=None):
+        """[batch, queries, heads, 512] and lse, float64."""
+        batch, queries, heads, _ = q.shape
+        out = torch.zeros(batch, queries, heads, 512, dtype=torch.float64, device=q.device)
+        lse = torch.full(out.shape[:3], -torch.inf, dtype=torch.float64, device=q.device)
+        for b, t in itertools.product(range(batch), range(queries)):
+            seen = max(self.lengths[b] - queries + 1 + t, 0)
+            keys = self.keys[b][:seen]
+            if chosen is not None:
+                own = chosen[b, t].long()
+                keys = keys[own[(own >= 0) & (own < seen)]]
+            if len(keys):
+                scores = SCALE * q[b, t].double() @ keys.T
+                out[b, t], lse[b, t] = scores.softmax(-1) @ keys[:, :512], scores.logsumexp(-1)
+        return out, lse
+
+
+def check(cache, q, chosen=None):
+    out, lse = ops.mla_decode(
+        q, cache.rows, cache.table, cache.now, type=cache.form.type, scale=SCALE, chosen=chosen
+    )
+    expected, expected_lse = cache.expected(q, chosen)
+    assert out.dtype == q.dtype and out.shape == expected.shape
+    close(out, expected, TOLERANCE[q.dtype])
+    assert torch.equal(lse.isinf(), expected_lse.isinf())
+    close(lse.nan_to_num(neginf=0), expected_lse.nan_to_num(neginf=0), TOLERANCE[q.dtype])
+
+
+def queries(form, batch, count, heads, device):
+    return torch.randn(batch, count, heads, 576, device=device).to(form.dtype)
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+@pytest.mark.parametrize("type", [None, "f8_e4m3", "i8", "u4"])
+def test_types(device, dtype, type):
+    form = ops.LatentFormat(dtype, type)
+    cache = Cache(form, [130, 1, 0, 64], device)
+    check(cache, queries(form, 4, 1, 16, device))
+
+
+@pytest.mark.parametrize(
+    "page, lengths, count, heads", [(16, [47, 16], 2, 20), (32, [3, 200], 4, 5), (128, [129], 1, 128), (64, [2, 65], 3, 1)]
+)
+def test_shapes(device, page, lengths, count, heads):
+    form = ops.LatentFormat(HALF, None, page)
+    check(Cache(form, lengths, device), queries(form, len(lengths), count, heads, device))
+
+
+@pytest.mark.parametrize("type, topk", [(None, 100), ("f8_e4m3", 33), ("u4", 1)])
+def test_chosen_tokens(device, type, topk):
+    form = ops.LatentFormat(BFLOAT, type, 32)
+    lengths, count = [140, 3, 0], 2
+    cache = Cache(form, lengths, device)
+    chosen = torch.full((3, count, topk), -1, dtype=torch.int32, device=device)
+    for b, t in itertools.product(range(3), range(count)):
+        some = torch.randperm(max(lengths[b], 1))[:topk].int()  # tokens that the query does not see, too
+        chosen[b, t, torch.randperm(topk)[: len(some)]] = some.to(device)
+    chosen[0, 0, 0] = 2**31 - 1
+    check(cache, queries(form, 3, count, 18, device), chosen)
+
+
+def test_same_bits_again(device):
+    form = ops.LatentFormat(HALF)
+    cache, q = Cache(form, [700, 300], device), queries(form, 2, 1, 16, device)
+    first = ops.mla_decode(q, cache.rows, cache.table, cache.now)
+    for one, other in zip(first, ops.mla_decode(q, cache.rows, cache.table, cache.now)):
+        assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize("type", ["f8_e4m3", "i8", "u4"])
+def test_rows_keep_latents(type):
+    form = ops.LatentFormat(BFLOAT, type)
+    latents, rope = torch.randn(3, 5, 512), torch.randn(3, 5, 64).bfloat16()
+    back = form.elements(form.rows(latents, rope))
+    assert form.rows(latents, rope).shape[-1] == form.shape(1)[2] == (400 if type == "u4" else 656)
+    assert torch.equal(back[..., 512:], rope.float())
+    most = latents.unflatten(-1, (-1, 64)).abs().amax(-1, keepdim=True)
+    step = {"f8_e4m3": 1 / 14, "i8": 1 / 120, "u4": 1 / 13}[type]
+    off = (back[..., :512] - latents).unflatten(-1, (-1, 64)).abs()
+    assert (off <= 2 * step * most).all() if type != "u4" else (off <= step * most).all()
+
+
+def test_bad_page_tables():
+    form = ops.LatentFormat(HALF)
+    cache, q = Cache(form, [64], "cpu"), queries(form, 1, 1, 4, "cpu")
+    cache.table[0, 0] = 99
+    with pytest.raises(tilusvm.FaultError, match="table: 99 is not in the range"):
+        ops.mla_decode(q, cache.rows, cache.table, cache.now)
+    with pytest.raises(tilusvm.FaultError, match="lengths: 65 is not in the range"):
+        ops.mla_decode(q, cache.rows, cache.table, cache.now + 1)
+
+
+@pytest.mark.parametrize(
+    "change, error, message",
+    [
+        ({"q": lambda q: q[..., :512].contiguous()}, ValueError, "q must have heads of 576 elements, not 512"),
+        ({"cache": lambda c: c.byte()}, TypeError, "cache must be torch.float16"),
+        ({"cache": lambda c: c[:, :8].contiguous()}, ValueError, "cache must have pages of"),
+        ({"lengths": lambda n: n.long()}, TypeError, "lengths must be torch.int32"),
+        ({"type": lambda _: "u3"}, ValueError, "type must be f8_e4m3, i8 or u4, not 'u3'"),
+    ],
+)
+def test_what_is_refused(change, error, message):
+    form = ops.LatentFormat(HALF)
+    cache = Cache(form, [5], "cpu")
+    given = {"q": queries(form, 1, 1, 4, "cpu"), "cache": cache.rows, "table": cache.table, "lengths": cache.now}
+    given["type"] = None
+    for name, how in change.items():
+        given[name] = how(given[name])
+    with pytest.raises(error, match=message):
+        ops.mla_decode(**given)
