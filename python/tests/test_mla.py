@@ -153,3 +153,61 @@ def test_what_is_refused(change, error, message):
         given[name] = how(given[name])
     with pytest.raises(error, match=message):
         ops.mla_decode(**given)
+
+
+# ---- which tokens to attend to ----
+
+
+@pytest.mark.parametrize(
+    "dtype, heads, page, lengths, count",
+    [
+        (HALF, 64, 64, [200, 0, 1], 1),
+        (BFLOAT, 40, 16, [130, 65], 3),
+        (torch.float8_e4m3fn, 64, 64, [300, 7], 2),
+        (BFLOAT, 100, 32, [64], 4),
+    ],
+)
+def test_index_scores(device, dtype, heads, page, lengths, count):
+    batch, columns = len(lengths), max(1, *(-(-length // page) for length in lengths))
+    table = torch.randperm(batch * columns + 1, device=device)[: batch * columns].int().view(batch, columns)
+    keys = torch.randn(batch * columns + 1, page, 128, device=device).to(dtype)
+    q = torch.randn(batch, count, heads, 128, device=device).to(dtype)
+    weights = torch.randn(batch, count, heads, device=device)
+    scales = torch.rand(keys.shape[:2], device=device) + 0.5 if dtype.itemsize == 1 else None
+    now = torch.tensor(lengths, dtype=torch.int32, device=device)
+    scores = ops.index_scores(q, weights, keys, table, now, scales)
+    assert scores.shape == (batch, count, columns * page)
+    for b, t in itertools.product(range(batch), range(count)):
+        seen = max(lengths[b] - count + 1 + t, 0)
+        assert scores[b, t, seen:].eq(-torch.inf).all()
+        if seen:
+            own = keys.double()[table[b].long()].flatten(0, 1)[:seen]
+            expected = (weights[b, t].double()[:, None] * (q[b, t].double() @ own.T).relu()).sum(0)
+            if scales is not None:
+                expected *= scales[table[b].long()].flatten()[:seen]
+            close(scores[b, t, :seen], expected, 1e-3 if scales is not None else 1e-4)
+
+
+@pytest.mark.parametrize("n, k", [(100, 5), (5000, 2048), (4096, 4096), (300, 400), (9000, 1), (10, 0), (1, 1)])
+@pytest.mark.parametrize("kind", ["different", "equal", "holes"])
+def test_topk_set(device, n, k, kind):
+    x = torch.randn(2, n, device=device)
+    if kind == "equal":
+        x = (2 * x).round() / 2
+    if kind == "holes":
+        x[:, ::2], x[:, 1::7] = -torch.inf, torch.nan
+    order = x.nan_to_num(nan=-torch.inf, neginf=-torch.inf).sort(dim=-1, descending=True, stable=True)
+    for row, values, places in zip(ops.topk_set(x, k), order.values, order.indices):
+        best = places[values > -torch.inf][:k].sort().values.int()
+        assert torch.equal(row[: len(best)], best) and row[len(best) :].eq(-1).all()
+
+
+def test_attends_to_the_best_tokens(device):
+    form = ops.LatentFormat(BFLOAT, "f8_e4m3")
+    cache, q = Cache(form, [300, 40], device), queries(form, 2, 2, 16, device)
+    keys = torch.randn(cache.rows.shape[0], form.page, 128, device=device, dtype=BFLOAT)
+    weights = torch.rand(2, 2, 8, device=device)
+    index = torch.randn(2, 2, 8, 128, device=device, dtype=BFLOAT)
+    chosen = ops.topk_set(ops.index_scores(index, weights, keys, cache.table.clamp_min(0), cache.now), 64)
+    assert chosen.shape == (2, 2, 64) and (chosen[0] >= 0).all() and (chosen[1] < 0).any()
+    check(cache, q, chosen)

@@ -292,6 +292,10 @@ def examples():
         "attention": (heads, heads, heads, starts, starts, None, None, 5, 0.1),
         "attention_decode": (heads[:1, None], cache, table, lengths, None, None, text, 0, 0.1, 0.0),
         "mla_decode": (rows("cpu", HALF, 1, 1, 2, 576), ops.LatentFormat(HALF).zeros(2), table, lengths, None, None, 0.1),
+        "index_scores": (
+            rows("cpu", HALF, 1, 1, 2, 64), torch.ones(1, 1, 2), rows("cpu", HALF, 2, 16, 64), table, lengths, None
+        ),
+        "topk_set": (torch.randn(2, 30), 7),
         "kv_append": (heads, heads, cache, starts, table, lengths, None, None, None, text, 5),
         "qkv_append": (rows("cpu", HALF, 5, 6 * 64), cache, starts, table, lengths, torch.randn(8, 64), text, 5),
         "gated_rms_norm": (x, x, w, 1e-6),
@@ -327,6 +331,7 @@ NAMES = [
     "cross_entropy_backward", "embedding_backward", "attention_backward_queries", "attention_backward_keys",
     "dequantize_rows", "unpack",
     "probabilities", "accept", "quantize_rows", "embedding", "attention", "attention_decode", "mla_decode", "kv_append", "qkv_append", "unpack",
+    "probabilities", "accept", "quantize_rows", "embedding", "attention", "attention_decode", "mla_decode", "index_scores", "topk_set", "kv_append", "qkv_append", "unpack",
 ]  # fmt: skip
 
 

@@ -121,3 +121,49 @@ def mla_decode(
     see, such as -1, is none. scale: 1 / sqrt(192) when None, as heads of 128 and 64 elements have it. out: [batch,
     queries, heads, 512], still to be multiplied by the matrix that makes values; lse: f32 [batch, queries, heads].
     """
+
+
+# ---- which tokens to attend to ----
+
+_INDEXED = (torch.bfloat16, torch.float16, torch.float8_e4m3fn)
+_MOST_HEADS = (16, 32, 64, 128)
+
+
+def _check_index(op, q, cache, key_scales):
+    need(op, "q", q, dim=4)
+    need(op, "cache", cache, dim=3)
+    if q.shape[3] not in (64, 128):
+        raise ValueError(f"{op}: q must have heads of 64 or 128 elements, not {q.shape[3]}")
+    if not 1 <= q.shape[2] <= _MOST_HEADS[-1]:
+        raise ValueError(f"{op}: q must have 1 to {_MOST_HEADS[-1]} heads, not {q.shape[2]}")
+    if cache.shape[1] not in _PAGES:
+        raise ValueError(f"{op}: cache must have pages of 16, 32, 64 or 128 rows, not {cache.shape[1]}")
+    if (key_scales is not None) != (q.dtype == torch.float8_e4m3fn):
+        raise ValueError(f"{op}: key_scales go with q and cache of float8_e4m3fn")
+
+
+@operator(
+    "index_scores", T=("q", _INDEXED), D=lambda q: q.shape[3], PAGE=lambda cache: cache.shape[1],
+    HEADS=lambda q: next((most for most in _MOST_HEADS if most >= q.shape[2]), _MOST_HEADS[-1]),
+    shapes={"batch * queries": "batch, queries"}, check=_check_index, names={"keys": "cache"}, tensors_first=True,
+)  # fmt: skip
+def index_scores(
+    q: torch.Tensor, weights: torch.Tensor, cache: torch.Tensor, table: torch.Tensor, lengths: torch.Tensor,
+    key_scales: torch.Tensor | None = None,
+) -> torch.Tensor:  # fmt: skip
+    """How much each token of a paged cache matters to the newest ones, as DeepSeek's sparse attention asks: f32 [batch,
+    queries, max_pages * page], the sum over heads of weights * max(q . key, 0), times the key's scale; -inf where a
+    query does not see a token.
+
+    q: [batch, queries, heads, head], bfloat16, float16 or float8_e4m3fn, up to 128 heads of 64 or 128 elements; weights:
+    f32 [batch, queries, heads]; cache: the keys, [pages, page, head] of q's type; key_scales: f32 [pages, page], of 8
+    bits; table: i32 [batch, max_pages], the pages of each sequence; lengths: i32 [batch], their tokens, the newest
+    included.
+    """
+
+
+@operator("topk_set", shapes={"m": "..."}, check=lambda op, x: need(op, "x", x, dtype=torch.float32))
+def topk_set(x: torch.Tensor, k: int) -> torch.Tensor:
+    """Where the k greatest elements of the last dimension of x, f32 [..., n], are: i32 [..., k], in ascending order,
+    whatever k is; of equal ones those with the lowest indices. -inf and NaN count for nothing, and -1 stands behind the
+    others where there are fewer than k."""

@@ -41,6 +41,7 @@ from ._linear import (
     state_space,
 )
 from ._mla import LatentFormat, mla_decode
+from ._mla import LatentFormat, index_scores, mla_decode, topk_set
 from ._registry import FLOATS, HALVES, ROWS, check_row, need, operator
 from ._route import Routes, bucket, route
 from ._sample import accept, probabilities, sample
@@ -90,6 +91,8 @@ __all__ = [
     "swiglu_backward",
     "mla_decode",
     "LatentFormat",
+    "index_scores",
+    "topk_set",
 ]
 
 
