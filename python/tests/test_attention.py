@@ -19,7 +19,15 @@ pytestmark = pytest.mark.transformers
 transformers.logging.set_verbosity_error()
 
 FAMILIES = ["llama", "gemma2", "gemma3_text", "mistral", "gpt_oss"]  # of them caps, windows and sinks
-OPTIONS = {"gpt_oss": {"num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": 8}}
+LATENT = {
+    "n_routed_experts": 4, "num_experts_per_tok": 2, "n_group": 1, "topk_group": 1, "moe_intermediate_size": 32,
+    "first_k_dense_replace": 1, "q_lora_rank": 32, "kv_lora_rank": 32, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64,
+    "v_head_dim": 128, "n_shared_experts": 1, "num_key_value_heads": 2,
+}  # fmt: skip
+OPTIONS = {
+    "gpt_oss": {"num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": 8},
+    "deepseek_v3": LATENT,  # keys of 192 elements, values of 128
+}
 #: Before, transformers' pages lose a token of a window that has wrapped around.
 NEWEST = transformers.__version__ == _versions.TESTED[-1]
 GREEDY = {"max_new_tokens": 6, "do_sample": False, "eos_token_id": None}
@@ -40,7 +48,7 @@ def model_of(family, attention="tilusvm", **words):
 
 def exact_of(family):
     model = model_of(family, "eager")
-    return model.float() if family == "gpt_oss" else model.double()  # torch groups no products of float64
+    return model.float() if family in OPTIONS else model.double()  # torch groups no products of float64
 
 
 def generated(model, prompts):
@@ -50,7 +58,7 @@ def generated(model, prompts):
 
 
 @pytest.mark.parametrize("side", ["left", "right", "none"])
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", [*FAMILIES, "deepseek_v3"])
 def test_logits(family, side):
     """Of a padded batch as of each sequence alone; windows of 8 tokens are shorter than the prompts."""
     prompts = tokens_of(*((11, 19, 4) if side != "none" else (12, 12)))
@@ -64,7 +72,7 @@ def test_logits(family, side):
         close(row[keep], exact(torch.tensor([prompt])).logits[0], 2e-2)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", [*FAMILIES, "deepseek_v3"])
 def test_generate(family):
     """Steps behind a padded prompt, by transformers' own cache."""
     prompts = tokens_of(11, 4)

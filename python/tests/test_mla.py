@@ -1,6 +1,9 @@
 """Latent attention (ops.mla_decode) against torch's own arithmetic in f64, on caches of every type."""
 
 import itertools
+import os
+import subprocess
+import sys
 
 import pytest
 from conftest import NO_TORCH, torch
@@ -12,6 +15,9 @@ from torch_kit import DEVICES, HALVES, close  # noqa: E402
 
 import tilusvm  # noqa: E402
 from tilusvm import ops  # noqa: E402
+
+if "MLA_TARGET" in os.environ:  # as another device sees a launch
+    tilusvm.interpreter(multiprocessors=24, target=int(os.environ["MLA_TARGET"]))
 
 HALF, BFLOAT = torch.float16, torch.bfloat16
 TOLERANCE = {HALF: 2e-3, BFLOAT: 1e-2}
@@ -101,6 +107,22 @@ def test_chosen_tokens(device, type, topk):
         chosen[b, t, torch.randperm(topk)[: len(some)]] = some.to(device)
     chosen[0, 0, 0] = 2**31 - 1
     check(cache, queries(form, 3, count, 18, device), chosen)
+
+
+def test_many_parts(device):
+    """Of a sequence, which are put together in two steps; and rows of two blocks of a cluster."""
+    form = ops.LatentFormat(HALF)
+    check(Cache(form, [2500, 70], device), queries(form, 2, 1, 16, device))
+    check(Cache(form, [3000], device), queries(form, 1, 1, 128, device))
+
+
+@pytest.mark.skipif("MLA_TARGET" in os.environ, reason="is that device already")
+def test_as_a_gpu_with_wgmma():
+    """The kernels for sm_90a, on the interpreter, by as many blocks as 24 multiprocessors have."""
+    chosen = "test_types or test_shapes or test_chosen_tokens or test_many_parts or test_same_bits"
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__, "-k", f"({chosen}) and cpu"]
+    done = subprocess.run(command, env={**os.environ, "MLA_TARGET": "90"}, capture_output=True, text=True)
+    assert done.returncode == 0 and "passed" in done.stdout, done.stdout + done.stderr
 
 
 def test_same_bits_again(device):
