@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Decode on latents (mla_decode) beside torch's own products (bmm, softmax, bmm on latents that lie together), in one run.
+"""Decode on latents (mla_decode) beside torch's own products (bmm, softmax, bmm on latents that lie together).
 
     bench/mla_peers.py [-o TYPE...] [-x BATCHxLENGTHxHEADS[xQUERIES]...] [--topk N]
 
 TYPE is that of the latents: bf16, f16, f8_e4m3, i8, u4. With --topk each query attends to N of the tokens (SPARSE), and
-bytes and operations are theirs. At each point results of some sequences are compared with float64 first. Times are medians of replays of CUDA graphs of
-20 ms at least, over copies of the cache that are larger than three times the L2 together, after a pause."""
+bytes and operations are theirs. At each point results of some sequences are compared with float64 first. Times are
+medians of replays of CUDA graphs of 20 ms at least, over copies of the cache that are larger than three times the L2
+together, after a pause."""
 import argparse
 import math
 import statistics
@@ -64,7 +65,7 @@ def low_bits(kind, pages):
     else:
         codes = torch.randn(shape, device="cuda").to(torch.float8_e4m3fn)
         values = codes.double()
-    scales = torch.rand(pages, PAGE, DV // group, device="cuda") * (1.0 if kind == "f8_e4m3" else 0.3 if kind == "u4" else 0.02)
+    scales = torch.rand(pages, PAGE, DV // group, device="cuda") * {"f8_e4m3": 1.0, "u4": 0.3, "i8": 0.02}[kind]
     scales = scales.to(torch.float32 if BITS[kind] == 8 else torch.float16)
     rope = torch.randn(pages, PAGE, ROPE, device="cuda", dtype=torch.bfloat16)
     parts = [codes, scales, rope]
@@ -103,7 +104,8 @@ class Point:
             self.chosen = (random.topk(self.topk, -1).indices.int(),) if length >= self.topk + queries else ()
         self.out = torch.empty(batch * queries, heads, DV, **at)
         self.lse = torch.empty(batch * queries, heads, device="cuda")
-        self.kernel = tilusvm.program("mla_decode", T="f16" if kind == "f16" else "bf16", PAGE=PAGE, **constants)["mla_decode"]
+        own = "f16" if kind == "f16" else "bf16"
+        self.kernel = tilusvm.program("mla_decode", T=own, PAGE=PAGE, **constants)["mla_decode"]
 
     def launch(self, i):
         topk = (self.topk,) if self.topk else ()

@@ -89,7 +89,8 @@ def test_types(device, dtype, type):
 
 
 @pytest.mark.parametrize(
-    "page, lengths, count, heads", [(16, [47, 16], 2, 20), (32, [3, 200], 4, 5), (128, [129], 1, 128), (64, [2, 65], 3, 1)]
+    "page, lengths, count, heads",
+    [(16, [47, 16], 2, 20), (32, [3, 200], 4, 5), (128, [129], 1, 128), (64, [2, 65], 3, 1)],
 )
 def test_shapes(device, page, lengths, count, heads):
     form = ops.LatentFormat(HALF, None, page)
@@ -110,7 +111,7 @@ def test_chosen_tokens(device, type, topk):
 
 
 def test_many_parts(device):
-    """Of a sequence, which are put together in two steps; and rows of two blocks of a cluster."""
+    """Of a sequence, which are put together in two steps."""
     form = ops.LatentFormat(HALF)
     check(Cache(form, [2500, 70], device), queries(form, 2, 1, 16, device))
     check(Cache(form, [3000], device), queries(form, 1, 1, 128, device))

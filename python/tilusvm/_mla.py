@@ -72,8 +72,8 @@ class LatentFormat:
         return torch.cat([part.contiguous().view(torch.uint8) for part in parts], -1)
 
     def append(self, cache: torch.Tensor, latents: torch.Tensor, rope: torch.Tensor, slots: torch.Tensor) -> None:
-        """Puts tokens' latents [tokens, 512] and rope [tokens, 64] to rows of the cache: slots[i] is a page times `page`
-        and the row in it."""
+        """Puts tokens' latents [tokens, 512] and rope [tokens, 64] to rows of the cache: slots[i] is a page times
+        `page` and the row in it."""
         cache.view(-1, cache.shape[-1])[slots.long()] = self.rows(latents, rope)
 
     def elements(self, rows: torch.Tensor) -> torch.Tensor:
@@ -155,8 +155,8 @@ def index_scores(
     queries, max_pages * page], the sum over heads of weights * max(q . key, 0), times the key's scale; -inf where a
     query does not see a token.
 
-    q: [batch, queries, heads, head], bfloat16, float16 or float8_e4m3fn, up to 128 heads of 64 or 128 elements; weights:
-    f32 [batch, queries, heads]; cache: the keys, [pages, page, head] of q's type; key_scales: f32 [pages, page], of 8
+    q: [batch, queries, heads, head], bfloat16, float16 or float8_e4m3fn, up to 128 heads of 64 or 128 elements;
+    weights: f32 [batch, queries, heads]; cache: the keys, [pages, page, head] of q's type; key_scales: f32 [pages, page], of 8
     bits; table: i32 [batch, max_pages], the pages of each sequence; lengths: i32 [batch], their tokens, the newest
     included.
     """
