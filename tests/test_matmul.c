@@ -5,10 +5,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "kernel_kit.h"
-#include "ptx_launch_kit.h"
+#include "kernel_code_kit.h"
 #include "suite_kit.h"
-#include "translate_kit.h"
 
 /* a and b are random in [low, -low); sums may be wrong by `bound` and a unit of c. */
 typedef struct form {
@@ -102,37 +100,6 @@ static void compare(const operands *o, const form *f, const size_t size[3], cons
     }
 }
 
-/* The same launch as generated code, on two multiprocessors; c before is no number. */
-static void execute(kernel_kit *k, const operands *o, const tvm_ir_program *program, const char *name,
-                    const char *target_name) {
-    tvm_scalar scalars[KIT_ARGUMENTS] = {{0}};
-    uint64_t values[KIT_ARGUMENTS];
-    tvm_target target;
-    const tvm_ir_kernel *kernel = NULL;
-    for (uint32_t i = 0; i < program->kernel_count; i++)
-        if (!strcmp(tvm_string(program, program->kernels[i].name), name)) kernel = &program->kernels[i];
-    ck_assert_ptr_nonnull(kernel);
-    ck_assert_int_eq(tvm_target_parse(target_name, &target, NULL), TVM_OK);
-    tvm_launch_env env = {.scalars = scalars,
-                          .multiprocessors = 2,
-                          .target = target.arch,
-                          .traits = tvm_target_traits_of(target)};
-    for (size_t i = 0; i < 3; i++) scalars[i].i = k->arguments[i].i;
-    ck_assert_int_eq(tvm_launch_check(program, kernel, &env, NULL), TVM_OK);
-    tvm_module *module = translate(program, target_name);
-    const tvm_kernel_code *code = &module->kernels[kernel - program->kernels];
-    ptx_machine m = ptx_load(module->ptx, code->name, code->abi.threads);
-    memset(o->c->data, 0x7f, kit_bytes(o->c));
-    for (size_t i = 0; i < k->argument_count; i++)
-        values[i] = i < 3 ? (uint64_t)k->arguments[i].i : (uint64_t)(uintptr_t)k->arguments[i].data;
-    for (size_t i = 0; i < k->tensor_count; i++) ptx_allow(&m, k->tensors[i].data, kit_bytes(&k->tensors[i]));
-    ptx_launch(&m, module, program, kernel, &env, values, NULL);
-    ck_assert_msg(!m.fault[0] && !m.trapped, "%s for %s: %s", name, target_name, m.fault);
-    ptx_free(&m);
-    tvm_module_free(module);
-    kit_read(k, o->c);
-}
-
 START_TEST(each_variant_multiplies) {
     const form *f = &forms[_i];
     char path[5000];
@@ -153,9 +120,9 @@ START_TEST(each_variant_multiplies) {
         if (s == 1) {
             /* each type with another one of them */
             const char *wide = kernels[FIRST_WIDE + _i % (KERNELS - FIRST_WIDE)];
-            execute(&k, &o, program, wide, "sm_90a");
+            kit_execute(&k, o.c, program, wide, "sm_90a");
             compare(&o, f, size, wanted, wide);
-            execute(&k, &o, program, "matmul_plain", "sm_80");
+            kit_execute(&k, o.c, program, "matmul_plain", "sm_80");
             compare(&o, f, size, wanted, "matmul_plain for sm_80");
         }
         free(wanted);

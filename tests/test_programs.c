@@ -101,12 +101,15 @@ START_TEST(variants_compile_for_other_targets) {
 }
 END_TEST
 
-/* A build within the source folder puts the generated files beside the others: those are for
- * generated_files_are_the_matmul. */
+/* A build within the source folder puts the generated files, matmul_TYPE and matmul_lowbit_TYPE, beside the
+ * others: those are for generated_files_are_the_matmul. */
 static bool is_generated(const char *path) {
     const char *name = strrchr(path, '/') + 1;
-    return strncmp(name, "matmul_", 7) == 0 && strcmp(name, "matmul_u3.vasm") != 0 &&
-           strcmp(name, "matmul_lowbit_u4.vasm") != 0;
+    if (!strcmp(name, "matmul_u3.vasm") || !strcmp(name, "matmul_lowbit_u4.vasm") ||
+        strncmp(name, "matmul_", 7) != 0)
+        return false;
+    const char *type = name + (strncmp(name, "matmul_lowbit_", 14) == 0 ? 14 : 7);
+    return strchr("uif", type[0]) != NULL && type[1] >= '1' && type[1] <= '8';
 }
 
 static void compile_all(const char *pattern, const char *target) {

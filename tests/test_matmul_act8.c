@@ -1,0 +1,350 @@
+/* programs/matmul_scaled.vasm and programs/matmul_lowbit_a8.vasm, products of activations of 8 bits: their
+ * variants, with each sort of scales and weights, on the interpreter and as generated code on the PTX
+ * machine, against float64; the same bits for a row whatever the rows beside it; put through ptxas without a
+ * spill; what they refuse. */
+#include "check_kit.h"
+#include <math.h>
+#include <string.h>
+
+#include "kernel_code_kit.h"
+#include "suite_kit.h"
+
+static tvm_dtype type_of(const char *name) {
+    tvm_dtype type;
+    ck_assert(tvm_dtype_parse(name, strlen(name), &type));
+    return type;
+}
+
+static size_t ceil_div(size_t a, size_t b) {
+    return (a + b - 1) / b;
+}
+
+/* Half a unit in the last place of a number of about 1. */
+static double rounding_of(tvm_dtype type) {
+    return ldexp(0.5, -(int)type.mantissa);
+}
+
+/* c is the sum of `depth` products and a bias, in f32, rounded once: in a group of `group` each sum is
+ * rounded, then the scale, its product, and the sum of the groups. sums: those of the products' magnitudes.
+ */
+static void compare(const kit_tensor *c, const double *wanted, const double *sums, size_t depth, size_t group,
+                    const char *where) {
+    double roundings = (double)group + 3 * (double)ceil_div(depth, group) + 4;
+    for (size_t i = 0; i < c->count; i++) {
+        double bound =
+            (roundings * sums[i] + fabs(wanted[i])) * 0x1p-24 + rounding_of(c->type) * fabs(wanted[i]) * 1.01;
+        ck_assert_msg(fabs(c->values[i] - wanted[i]) <= bound,
+                      "%s: element %zu is %.9g, expected %.9g +- %.2g", where, i, c->values[i], wanted[i],
+                      bound);
+    }
+}
+
+typedef struct product {
+    size_t m, n, k;
+    kit_tensor *c;
+    double *wanted, *sums;
+} product;
+
+static product product_new(size_t m, size_t n, size_t k) {
+    product p = {m, n, k, NULL, calloc(m * n, sizeof(double)), calloc(m * n, sizeof(double))};
+    ck_assert(p.wanted != NULL && p.sums != NULL);
+    return p;
+}
+
+static void product_free(product *p) {
+    free(p->wanted);
+    free(p->sums);
+}
+
+/* ---- matmul_scaled ---- */
+
+typedef struct scaled_form {
+    const char *define, *a, *b, *scales, *c;
+    size_t group, b_rows; /* elements that share a scale; 0: all */
+    bool one_a, one_b, bias;
+} scaled_form;
+
+static const scaled_form scaled_forms[] = {
+    {"GROUP=128", "f8_e4m3", "f8_e4m3", "f32", "bf16", 128, 128, false, false, false},
+    {"GROUP=128 TB=f8_e5m2 OTYPE=f32 BIAS=true", "f8_e4m3", "f8_e5m2", "f32", "f32", 128, 128, false, false,
+     true},
+    {"T=i8 OTYPE=f16", "i8", "i8", "f32", "f16", 128, 128, false, false, false},
+    {"GROUP=0 BIAS=true", "f8_e4m3", "f8_e4m3", "f32", "bf16", 0, 1, false, false, true},
+    {"GROUP=0 ONE_A=true ONE_B=true OTYPE=f16", "f8_e4m3", "f8_e4m3", "f32", "f16", 0, 1, true, true, false},
+    {"GROUP=0 ONE_A=true T=f8_e5m2 TB=f8_e4m3", "f8_e5m2", "f8_e4m3", "f32", "bf16", 0, 1, true, false,
+     false},
+    {"GROUP=32 BIAS=true OTYPE=f32", "f8_e4m3", "f8_e4m3", "e8m0", "f32", 32, 1, false, false, true},
+};
+enum { SCALED_FORMS = sizeof scaled_forms / sizeof *scaled_forms };
+static const char *const scaled_kernels[] = {
+    "matmul_scaled",         "matmul_scaled_plain",   "matmul_scaled_256x128",
+    "matmul_scaled_128x192", "matmul_scaled_128x160", "matmul_scaled_128x128",
+    "matmul_scaled_128x64",  "matmul_scaled_64x128",  "matmul_scaled_64x64"};
+enum { SCALED_KERNELS = sizeof scaled_kernels / sizeof *scaled_kernels };
+/* Rows, columns and depth that end within tiles and groups. */
+static const size_t sizes[][3] = {{1, 8, 32}, {130, 264, 160}, {259, 200, 416}};
+enum { SIZES = sizeof sizes / sizeof *sizes };
+
+static product scaled_new(kernel_kit *k, const scaled_form *f, const size_t size[3]) {
+    product p = product_new(size[0], size[1], size[2]);
+    size_t group = f->group ? f->group : p.k, groups = ceil_div(p.k, group),
+           rows_b = ceil_div(p.n, f->b_rows);
+    double low = f->a[0] == 'i' ? -128 : -4, scale = f->a[0] == 'i' ? 0.02 : 1;
+    kit_clear(k);
+    for (size_t i = 0; i < 3; i++) kit_scalar(k, (double)size[i]);
+    const kit_tensor *a = kit_input(k, type_of(f->a), p.m * p.k, low, -low);
+    const kit_tensor *b = kit_input(k, type_of(f->b), p.n * p.k, low, -low);
+    const kit_tensor *sa = kit_input(k, type_of(f->scales), f->one_a ? 1 : p.m * groups, scale / 4, scale * 4);
+    const kit_tensor *sb = kit_input(k, type_of(f->scales), f->one_b ? 1 : rows_b * groups, scale / 4, scale * 4);
+    const kit_tensor *bias = f->bias ? kit_input(k, TVM_F32, p.n, -9, 9) : NULL;
+    p.c = kit_tensor_new(k, type_of(f->c), p.m * p.n);
+    for (size_t i = 0; i < p.m * p.n; i++) {
+        size_t row = i / p.n, column = i % p.n;
+        for (size_t l = 0; l < p.k; l++) {
+            double by = sa->values[f->one_a ? 0 : row * groups + l / group] *
+                        sb->values[f->one_b ? 0 : column / f->b_rows * groups + l / group];
+            double term = a->values[row * p.k + l] * b->values[column * p.k + l] * by;
+            p.wanted[i] += term, p.sums[i] += fabs(term);
+        }
+        if (bias) p.wanted[i] += bias->values[column], p.sums[i] += fabs(bias->values[column]);
+    }
+    return p;
+}
+
+START_TEST(operands_with_scales_are_multiplied) {
+    const scaled_form *f = &scaled_forms[_i];
+    char path[5000], where[200];
+    kernel_kit k = kit_open("matmul_scaled.vasm", f->define);
+    tvm_ir_program *program = assemble_file(program_path("matmul_scaled.vasm", path), f->define);
+    size_t kernels = f->group == 32 ? 2 : SCALED_KERNELS, group = f->group == 32 ? 32 : 128;
+    for (size_t s = 0; s < SIZES; s++) {
+        product p = scaled_new(&k, f, sizes[s]);
+        for (size_t v = 0; v < kernels; v++) {
+            if (v > 1 && v % 2 != s % 2) continue;
+            snprintf(where, sizeof where, "%s, %s, %zu x %zu x %zu", scaled_kernels[v], f->define, p.m, p.n,
+                     p.k);
+            kit_launch(&k, scaled_kernels[v]);
+            compare(p.c, p.wanted, p.sums, p.k, group, where);
+        }
+        if (s == 1) {
+            const char *wide = scaled_kernels[2 + _i % (SCALED_KERNELS - 2)];
+            if (f->group != 32) {
+                kit_execute(&k, p.c, program, wide, "sm_90a");
+                compare(p.c, p.wanted, p.sums, p.k, group, wide);
+            }
+            kit_execute(&k, p.c, program, "matmul_scaled_plain", "sm_80");
+            compare(p.c, p.wanted, p.sums, p.k, group, "matmul_scaled_plain for sm_80");
+        }
+        product_free(&p);
+    }
+    tvm_ir_program_free(program);
+    kit_close(&k);
+}
+END_TEST
+
+/* ---- matmul_lowbit_a8 ---- */
+
+typedef struct lowbit_form {
+    const char *define, *w, *a, *scales, *c;
+    size_t group;
+    bool zeros, levels, bias;
+} lowbit_form;
+
+static const lowbit_form lowbit_forms[] = {
+    {"GROUP=128", "u4", "i8", "f32", "f16", 128, false, false, false},
+    {"GROUP=0 WTYPE=i4 BIAS=true OTYPE=f32", "i4", "i8", "f32", "f32", 0, false, false, true},
+    {"ATYPE=f8_e4m3 STYPE=f16", "u4", "f8_e4m3", "f16", "f16", 128, false, false, false},
+    {"ATYPE=f8_e4m3 GROUP=0 WTYPE=i4 OTYPE=bf16", "i4", "f8_e4m3", "f32", "bf16", 0, false, false, false},
+    {"LEVELS=true ZEROS=true GROUP=64 BIAS=true", "u4", "i8", "f32", "f16", 64, true, true, true},
+    {"LEVELS=true GROUP=32 WTYPE=i4", "i4", "i8", "f32", "f16", 32, false, true, false},
+    {"ZEROS=true GROUP=64 STYPE=bf16", "u4", "i8", "bf16", "f16", 64, true, false, false},
+    {"ZEROS=true ATYPE=f8_e4m3 GROUP=32", "u4", "f8_e4m3", "f32", "f16", 32, true, false, false},
+    {"ZEROS=true GROUP=0", "u4", "i8", "f32", "f16", 0, true, false, false},
+    {"WTYPE=u3", "u3", "i8", "f32", "f16", 128, false, false, false},
+    {"WTYPE=u7 ZEROS=true GROUP=32", "u7", "i8", "f32", "f16", 32, true, false, false},
+    {"WTYPE=i6 GROUP=0", "i6", "i8", "f32", "f16", 0, false, false, false},
+    {"WTYPE=u1 ATYPE=f8_e4m3 ZEROS=true", "u1", "f8_e4m3", "f32", "f16", 128, true, false, false},
+    {"WTYPE=u5 ATYPE=f8_e4m3", "u5", "f8_e4m3", "f32", "f16", 128, false, false, false},
+    {"WTYPE=f6_e3m2 ATYPE=f8_e4m3 GROUP=32", "f6_e3m2", "f8_e4m3", "f32", "f16", 32, false, false, false},
+    {"WTYPE=f4_e2m1 ATYPE=f8_e4m3 GROUP=0", "f4_e2m1", "f8_e4m3", "f32", "f16", 0, false, false, false},
+};
+enum { LOWBIT_FORMS = sizeof lowbit_forms / sizeof *lowbit_forms };
+static const char *const lowbit_kernels[] = {"matmul_lowbit_a8",         "matmul_lowbit_a8_plain",
+                                             "matmul_lowbit_a8_128x128", "matmul_lowbit_a8_64x128",
+                                             "matmul_lowbit_a8_64x64",   "matmul_lowbit_a8_16x64",
+                                             "matmul_lowbit_a8_256x128", "matmul_lowbit_a8_192x128"};
+enum { LOWBIT_KERNELS = sizeof lowbit_kernels / sizeof *lowbit_kernels };
+static const size_t lowbit_sizes[][3] = {{1, 8, 128}, {70, 200, 384}, {261, 136, 256}};
+enum { LOWBIT_SIZES = sizeof lowbit_sizes / sizeof *lowbit_sizes };
+
+/* What the weights are multiplied by, and their zero points: of row l and column j. */
+static double weight_of(const lowbit_form *f, const product *p, kit_tensor *const t[4], size_t l, size_t j) {
+    size_t at = f->group ? l / f->group * p->n + j : j;
+    tvm_dtype type = type_of(f->w);
+    double zero = f->zeros ? t[3]->values[at] : type.kind == TVM_KIND_UINT ? ldexp(1, (int)type.bits - 1) : 0;
+    double level = f->levels ? t[2]->values[at] : 1;
+    return (t[0]->values[l * p->n + j] - zero) * level * t[1]->values[f->levels ? j : at];
+}
+
+/* Packs random weights, and makes the arguments of the product. */
+static product lowbit_new(kernel_kit *k, const lowbit_form *f, const size_t size[3]) {
+    product p = product_new(size[0], size[1], size[2]);
+    tvm_dtype type = type_of(f->w);
+    double bits = type.bits, low = type.kind == TVM_KIND_UINT  ? 0
+                                   : type.kind == TVM_KIND_INT ? -ldexp(1, (int)bits - 1)
+                                                               : -9;
+    double high = type.kind == TVM_KIND_UINT ? ldexp(1, (int)bits) : -low;
+    size_t groups = f->group ? p.k / f->group : 1;
+    kit_clear(k);
+    kit_scalar(k, (double)p.k), kit_scalar(k, (double)p.n);
+    kit_tensor *t[4] = {kit_input(k, type, p.k * p.n, low, high)};
+    kit_tensor *packed = kit_tensor_new(k, type_of("u8"), ceil_div(p.n, 64) * (p.k / 128) * 1024 * type.bits);
+    kit_launch(k, "pack");
+    k->argument_count = 0;
+    for (size_t i = 0; i < 3; i++) kit_scalar(k, (double)size[i]);
+    double most = f->a[0] == 'i' ? 127 : 8;
+    const kit_tensor *a = kit_input(k, type_of(f->a), p.m * p.k, -most, most);
+    k->arguments[k->argument_count++] = (tvm_value){.data = packed->data, .bytes = kit_bytes(packed)};
+    const kit_tensor *sa = kit_input(k, TVM_F32, p.m, 0.25, 4);
+    t[1] = kit_input(k, type_of(f->scales), (f->levels ? 1 : groups) * p.n, 0.01, 0.1);
+    if (f->levels) t[2] = kit_input(k, type_of("u8"), groups * p.n, 1, 8.4);
+    if (f->zeros) t[3] = kit_input(k, type_of("u8"), groups * p.n, 0, high - 1);
+    const kit_tensor *bias = f->bias ? kit_input(k, TVM_F32, p.n, -9, 9) : NULL;
+    p.c = kit_tensor_new(k, type_of(f->c), p.m * p.n);
+    for (size_t i = 0; i < p.m * p.n; i++) {
+        for (size_t l = 0; l < p.k; l++) {
+            double term =
+                a->values[i / p.n * p.k + l] * sa->values[i / p.n] * weight_of(f, &p, t, l, i % p.n);
+            p.wanted[i] += term, p.sums[i] += fabs(term);
+        }
+        if (bias) p.wanted[i] += bias->values[i % p.n], p.sums[i] += fabs(bias->values[i % p.n]);
+    }
+    return p;
+}
+
+static bool has_kernel(const tvm_ir_program *program, const char *name) {
+    for (uint32_t i = 0; i < program->kernel_count; i++)
+        if (!strcmp(tvm_string(program, program->kernels[i].name), name)) return true;
+    return !strcmp(name, lowbit_kernels[0]);
+}
+
+START_TEST(weights_of_fewer_bits_are_multiplied) {
+    const lowbit_form *f = &lowbit_forms[_i];
+    char path[5000], where[200];
+    kernel_kit k = kit_open("matmul_lowbit_a8.vasm", f->define);
+    tvm_ir_program *program = assemble_file(program_path("matmul_lowbit_a8.vasm", path), f->define);
+    size_t group = f->group ? f->group : 128;
+    for (size_t s = 0; s < LOWBIT_SIZES; s++) {
+        product p = lowbit_new(&k, f, lowbit_sizes[s]);
+        for (size_t v = 0; v < LOWBIT_KERNELS; v++) {
+            if ((v > 1 && (v + (size_t)_i) % 3 != s) || !has_kernel(program, lowbit_kernels[v])) continue;
+            snprintf(where, sizeof where, "%s, %s, %zu x %zu x %zu", lowbit_kernels[v], f->define, p.m, p.n,
+                     p.k);
+            kit_launch(&k, lowbit_kernels[v]);
+            compare(p.c, p.wanted, p.sums, p.k, group, where);
+        }
+        if (s == 1) {
+            const char *wide = lowbit_kernels[2 + _i % 4];
+            kit_execute(&k, p.c, program, wide, "sm_90a");
+            compare(p.c, p.wanted, p.sums, p.k, group, wide);
+            kit_execute(&k, p.c, program, "matmul_lowbit_a8_plain", "sm_80");
+            compare(p.c, p.wanted, p.sums, p.k, group, "matmul_lowbit_a8_plain for sm_80");
+        }
+        product_free(&p);
+    }
+    tvm_ir_program_free(program);
+    kit_close(&k);
+}
+END_TEST
+
+/* ---- both ---- */
+
+/* The first row of a product is that of the product with the other rows left out, and of every other variant.
+ */
+START_TEST(rows_do_not_depend_on_each_other) {
+    enum { N = 72 };
+    static const size_t size[] = {150, N, 256};
+    double row[N];
+    bool scaled = _i == 0;
+    kernel_kit k =
+        kit_open(scaled ? "matmul_scaled.vasm" : "matmul_lowbit_a8.vasm", scaled ? "GROUP=128" : "GROUP=128");
+    product p = scaled ? scaled_new(&k, &scaled_forms[0], size) : lowbit_new(&k, &lowbit_forms[0], size);
+    const char *const *kernels = scaled ? scaled_kernels : lowbit_kernels;
+    for (size_t v = 0; v < 8; v++) {
+        k.arguments[0].i = v % 2 ? 1 : 150;
+        kit_launch(&k, kernels[v]);
+        for (size_t j = 0; j < N && v == 0; j++) row[j] = p.c->values[j];
+        /* halves of k are added up otherwise */
+        if (strcmp(kernels[v], "matmul_lowbit_a8_64x64") != 0 &&
+            strcmp(kernels[v], "matmul_lowbit_a8_16x64") != 0)
+            ck_assert_msg(!memcmp(row, p.c->values, sizeof row), "%s", kernels[v]);
+    }
+    product_free(&p);
+    kit_close(&k);
+}
+END_TEST
+
+static const struct {
+    const char *file, *define, *target;
+} compiled[] = {
+    {"matmul_scaled.vasm", "GROUP=128", "sm_80"},
+    {"matmul_scaled.vasm", "GROUP=128 BIAS=true OTYPE=f32", "sm_90a"},
+    {"matmul_scaled.vasm", "GROUP=0 BIAS=true", "sm_90a"},
+    {"matmul_scaled.vasm", "T=i8", "sm_90a"},
+    {"matmul_scaled.vasm", "GROUP=32", "sm_80"},
+    {"matmul_scaled.vasm", "GROUP=32", "sm_90a"},
+    {"matmul_scaled.vasm", "GROUP=32", "sm_120a"},
+    {"matmul_scaled.vasm", "GROUP=0", "sm_89"},
+    {"matmul_scaled.vasm", "GROUP=128", "sm_120a"},
+    {"matmul_lowbit_a8.vasm", "GROUP=128 BIAS=true", "sm_90a"},
+    {"matmul_lowbit_a8.vasm", "ATYPE=f8_e4m3", "sm_80"},
+    {"matmul_lowbit_a8.vasm", "ATYPE=f8_e4m3 ZEROS=true GROUP=32", "sm_90a"},
+    {"matmul_lowbit_a8.vasm", "LEVELS=true ZEROS=true GROUP=64", "sm_90a"},
+    {"matmul_lowbit_a8.vasm", "WTYPE=u3 ZEROS=true GROUP=64", "sm_90a"},
+    {"matmul_lowbit_a8.vasm", "WTYPE=f6_e3m2 ATYPE=f8_e4m3", "sm_89"},
+    {"matmul_lowbit_a8.vasm", "WTYPE=u7 ZEROS=true", "sm_100a"},
+    {"matmul_lowbit_a8.vasm", "ATYPE=f8_e4m3", "sm_120a"},
+};
+enum { COMPILED = sizeof compiled / sizeof *compiled };
+
+START_TEST(compiles) {
+    char path[5000];
+    tvm_ir_program *program = assemble_file(program_path(compiled[_i].file, path), compiled[_i].define);
+    compiles_without_spills(program, compiled[_i].define, compiled[_i].target);
+    tvm_ir_program_free(program);
+}
+END_TEST
+
+START_TEST(other_constants_are_refused) {
+    static const char *const refused[][3] = {
+        {"matmul_scaled.vasm", "T=f16", "T must be f8_e4m3"},
+        {"matmul_scaled.vasm", "TB=i8", "TB must be T"},
+        {"matmul_scaled.vasm", "T=i8 GROUP=0", "matmul.vasm"},
+        {"matmul_scaled.vasm", "GROUP=64", "GROUP must be 0, 32 or 128"},
+        {"matmul_scaled.vasm", "ONE_A=true", "GROUP=0"},
+        {"matmul_scaled.vasm", "OTYPE=f8_e4m3", "OTYPE must be"},
+        {"matmul_lowbit_a8.vasm", "ATYPE=f16", "ATYPE must be i8"},
+        {"matmul_lowbit_a8.vasm", "WTYPE=u8", "at most 7 bits"},
+        {"matmul_lowbit_a8.vasm", "WTYPE=f4_e2m1", "ATYPE=f8_e4m3"},
+        {"matmul_lowbit_a8.vasm", "WTYPE=u6 ATYPE=f8_e4m3", "ATYPE must be i8"},
+        {"matmul_lowbit_a8.vasm", "WTYPE=f7_e5m1 ATYPE=f8_e4m3", "does not have the values"},
+        {"matmul_lowbit_a8.vasm", "WTYPE=i4 ZEROS=true", "unsigned"},
+        {"matmul_lowbit_a8.vasm", "GROUP=16", "GROUP must be 0, 32, 64 or 128"},
+        {"matmul_lowbit_a8.vasm", "LEVELS=true GROUP=0", "LEVELS goes with"},
+    };
+    char path[5000];
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
+        is_refused(program_path(refused[i][0], path), refused[i][1], refused[i][2]);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("matmul_act8");
+    TCase *tests = suite_case(suite, "matmul_act8");
+    tcase_add_loop_test(tests, operands_with_scales_are_multiplied, 0, SCALED_FORMS);
+    tcase_add_loop_test(tests, weights_of_fewer_bits_are_multiplied, 0, LOWBIT_FORMS);
+    tcase_add_loop_test(tests, rows_do_not_depend_on_each_other, 0, 2);
+    tcase_add_loop_test(tests, compiles, 0, COMPILED);
+    tcase_add_test(tests, other_constants_are_refused);
+    return run_suite(suite);
+}
