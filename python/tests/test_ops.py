@@ -112,6 +112,71 @@ def test_matmul_of_eight_bits(device):
         close(ours, (a.double() * sa) @ (b.double() * sb).t(), 1e-5 if dtype == torch.int8 else 1e-3)
 
 
+def test_matmul_scaled(device):
+    x, w = rows(device, HALF, 5, 256), rows(device, HALF, 136, 256)
+    a, sa = ops.quantize_rows(x, torch.float8_e4m3fn, 128)
+    b, sb = ops.quantize_rows(w, torch.float8_e4m3fn, 128)
+    sb = torch.stack([sb[:128].amax(0), sb[128:].amax(0)])
+    b = (w.float() / sb.repeat_interleave(128, 0)[:136].repeat_interleave(128, 1)).to(torch.float8_e4m3fn)
+    left = a.double() * sa.repeat_interleave(128, 1)
+    right = b.double() * sb.repeat_interleave(128, 0)[:136].repeat_interleave(128, 1)
+    bias = rows(device, FLOAT, 136)
+    # tensor cores of sm_90 add products of f8 with fewer bits than an f32 has
+    close(ops.matmul_scaled(a, b, sa, sb, bias, out_dtype=FLOAT), left @ right.t() + bias, 1e-3)
+    (a, sa), (b, sb) = (ops.quantize_rows(t, torch.float8_e4m3fn) for t in (x, w))
+    close(ops.matmul_scaled(a, b, sa, sb, group=0, out_dtype=FLOAT), (a.double() * sa) @ (b.double() * sb).t(), 1e-3)
+    powers = torch.full((136, 8), 126, dtype=torch.uint8, device=device)
+    close(ops.matmul_scaled(b, b, powers, powers, group=32, out_dtype=FLOAT), b.double() @ b.double().t() / 4, 1e-3)
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.float8_e4m3fn])
+def test_matmul_lowbit_a8(device, dtype):
+    a, sa = ops.quantize_rows(rows(device, HALF, 2, 3, 256), dtype)
+    codes = torch.randint(0, 16, (256, 72), dtype=torch.uint8, device=device)
+    scales, zeros = rows(device, FLOAT, 2, 72), torch.randint(0, 16, (2, 72), dtype=torch.uint8, device=device)
+    for points in (None, zeros):
+        packed = ops.pack_a8(codes, "u4", 128, dtype, zeros=points is not None)
+        less = 8 if points is None else points.double().repeat_interleave(128, 0)
+        weights = (codes.double() - less) * scales.double().repeat_interleave(128, 0)
+        ours = ops.matmul_lowbit_a8(a, packed, sa, scales, zeros=points, out_dtype=FLOAT)
+        close(ours, (a.double() * sa) @ weights, 1e-5 if dtype == torch.int8 else 1e-3)
+
+
+def test_levels(device):
+    a, sa = ops.quantize_rows(rows(device, HALF, 3, 256), torch.int8)
+    codes = torch.randint(0, 16, (256, 72), dtype=torch.uint8, device=device)
+    levels, zeros = (torch.randint(1, 8, (4, 72), dtype=torch.uint8, device=device) for _ in range(2))
+    scales = rows(device, FLOAT, 1, 72)
+    weights = (codes.double() - zeros.repeat_interleave(64, 0)) * levels.repeat_interleave(64, 0) * scales
+    packed = ops.pack_a8(codes, "u4", 64, zeros=True, levels=True)
+    ours = ops.matmul_lowbit_a8(a, packed, sa, scales, levels, zeros, group=64, out_dtype=FLOAT)
+    close(ours, (a.double() * sa) @ weights, 1e-5)
+
+
+def quantized_alike(ours, wanted):
+    """The same numbers but for a step, as sums of squares may be added up in another order."""
+    (y, s), (w, t) = ours, wanted
+    assert y.dtype == w.dtype and torch.allclose(s, t, rtol=1e-3)
+    y, w = (q.float().view(*r.shape, -1) * r[..., None] for q, r in (ours, wanted))
+    assert ((y - w).abs() <= 1.01 * (1 if ours[0].dtype == torch.int8 else 32) * t[..., None]).all()
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_quantized_norms(device, dtype):
+    for n, group in ((256, 0), (256, 128), (255, 0)):
+        x, residual, weight = rows(device, dtype, 3, n), rows(device, dtype, 3, n), rows(device, dtype, n)
+        for kind in (torch.int8, torch.float8_e4m3fn):
+            wanted = ops.quantize_rows(ops.rms_norm(x, weight), kind, group)
+            quantized_alike(ops.rms_norm_quantized(x, weight, 1e-6, kind, group), wanted)
+            other = residual.clone()
+            wanted = ops.quantize_rows(ops.add_rms_norm(x, residual.clone(), weight), kind, group)
+            quantized_alike(ops.add_rms_norm_quantized(x, other, weight, 1e-6, kind, group), wanted)
+            assert torch.equal(other, x + residual)
+    x = rows(device, dtype, 3, 512)
+    wanted = ops.quantize_rows(ops.swiglu(x), torch.float8_e4m3fn, 128)
+    quantized_alike(ops.swiglu_quantized(x, torch.float8_e4m3fn, 128), wanted)
+
+
 # ---- attention ----
 
 
@@ -265,6 +330,7 @@ def examples():
     form = ops.CacheFormat(head=64)
     cache, table = form.zeros(2, 2), torch.zeros(1, 1, dtype=torch.int32)
     text = str(form)
+    (a, sa), (b, sb) = (ops.quantize_rows(rows("cpu", HALF, n, 128), torch.int8) for n in (2, 8))
     chances = torch.full((2, 4, 8), 0.125)
     ops.kv_append(heads, heads, cache, starts, table, lengths, form, longest=5)
     rates, slot = rows("cpu", FLOAT, 5, 2), torch.zeros(1, dtype=torch.int32)
@@ -287,6 +353,13 @@ def examples():
         "route": (torch.randn(3, 24), torch.randn(24), 4, "sigmoid", True, 2.5, 6, 3),
         "bucket": (torch.tensor([3, 0, -1, 24], dtype=torch.int32), 24),
         "quantize_rows": (x, torch.int8),
+        "rms_norm_quantized": (x, w, 1e-6, torch.int8),
+        "add_rms_norm_quantized": (x, x.clone(), w, 1e-6, torch.int8),
+        "swiglu_quantized": (x, torch.int8),
+        "matmul_scaled": (a, b, sa, sb[:1].clone(), None, 128, FLOAT),
+        "matmul_lowbit_a8": (
+            a, torch.zeros(1, 1, 4096, dtype=torch.uint8), sa, torch.ones(1, 8), None, None, None, "u4", 0, HALF,
+        ),
         "embedding": (torch.tensor([1, 0], dtype=torch.int32), x),
         "combine": (x, torch.tensor([[1, 0]], dtype=torch.int32), torch.rand(1, 2), x[:1]),
         "attention": (heads, heads, heads, starts, starts, None, None, 5, 0.1),
@@ -332,6 +405,8 @@ NAMES = [
     "dequantize_rows", "unpack",
     "probabilities", "accept", "quantize_rows", "embedding", "attention", "attention_decode", "mla_decode", "kv_append", "qkv_append", "unpack",
     "probabilities", "accept", "quantize_rows", "embedding", "attention", "attention_decode", "mla_decode", "index_scores", "topk_set", "kv_append", "qkv_append", "unpack",
+    "probabilities", "accept", "quantize_rows", "rms_norm_quantized", "add_rms_norm_quantized",
+    "swiglu_quantized", "matmul_scaled", "matmul_lowbit_a8", "embedding", "attention", "attention_decode", "kv_append", "qkv_append", "unpack",
 ]  # fmt: skip
 
 

@@ -26,8 +26,8 @@ TYPES = {
     torch.uint8: "u8",
     torch.int32: "i32",
 }
-#: Words of bits are int32, as torch computes little with uint32.
-_DTYPES = {name: dtype for dtype, name in TYPES.items()} | {"u32": torch.int32}
+#: Words of bits are int32, as torch computes little with uint32; scales that are powers of two are uint8.
+_DTYPES = {name: dtype for dtype, name in TYPES.items()} | {"u32": torch.int32, "e8m0": torch.uint8}
 
 _FUNCTIONS = {
     "cdiv": lambda a, b: -(-a // b), "max": max, "min": min, "prod": math.prod, "uint32": torch.uint32,

@@ -18,6 +18,14 @@ import math
 from ._torch import torch
 
 from . import AssembleError, program
+from ._act8 import (
+    add_rms_norm_quantized,
+    matmul_lowbit_a8,
+    matmul_scaled,
+    pack_a8,
+    rms_norm_quantized,
+    swiglu_quantized,
+)
 from ._attention import CacheFormat, attention, attention_decode, kv_append, qkv_append
 from ._backward import (
     attention_backward_keys,
@@ -50,11 +58,17 @@ from ._signature import TYPES
 __all__ = [
     "matmul_lowbit",
     "matmul",
+    "matmul_scaled",
+    "matmul_lowbit_a8",
+    "pack_a8",
     "rms_norm",
     "gated_rms_norm",
     "layer_norm",
+    "rms_norm_quantized",
     "add_rms_norm",
+    "add_rms_norm_quantized",
     "swiglu",
+    "swiglu_quantized",
     "rope",
     "softmax",
     "argmax",
