@@ -178,6 +178,39 @@ START_TEST(rows_are_quantized) {
 }
 END_TEST
 
+/* MXFP8: the scale is a power of two, that of the greatest magnitude less the type's own; what is then too
+ * large becomes the greatest number. */
+START_TEST(groups_are_quantized_as_mxfp8) {
+    enum { M = 3, N = 320, GROUP = 32 };
+    static const int exponents[] = {0, 8, 15};
+    for (unsigned o = 1; o < 3; o++) {
+        char define[96];
+        snprintf(define, sizeof define, "T=f32 OTYPE=%s GROUP=32 STYPE=e8m0", outputs[o]);
+        kernel_kit k = kit_open("quantize_rows.vasm", define);
+        kit_scalar(&k, M), kit_scalar(&k, N);
+        kit_tensor *x = kit_input(&k, type_of("f32"), (size_t)M * N, -1, 1),
+                   *y = kit_tensor_new(&k, type_of(outputs[o]), (size_t)M * N),
+                   *s = kit_tensor_new(&k, type_of("e8m0"), (size_t)M * N / GROUP);
+        for (size_t i = 0; i < (size_t)M * N; i++) x->values[i] *= ldexp(1, (int)(i / GROUP % 9) * 25 - 120);
+        for (size_t i = 0; i < GROUP; i++) x->values[i] = 0;
+        kit_write(&k, x);
+        kit_launch(&k, "quantize_rows");
+        for (size_t g = 0; g < (size_t)M * N / GROUP; g++) {
+            double most = 0;
+            for (size_t i = 0; i < GROUP; i++) most = fmax(most, fabs(x->values[g * GROUP + i]));
+            double scale = most == 0 ? 0 : ldexp(1, (int)floor(log2(most)) - exponents[o]);
+            scale = fmax(scale, 0x1p-126);
+            ck_assert_msg(s->values[g] == scale, "%s: scale %zu is %g, expected %g", define, g, s->values[g],
+                          scale);
+            for (size_t i = g * GROUP; i < (g + 1) * GROUP; i++)
+                ck_assert(y->values[i] == tvm_decode(y->type, tvm_encode(y->type, x->values[i] / scale)));
+        }
+        kit_close(&k);
+        compiles("quantize_rows.vasm", define);
+    }
+}
+END_TEST
+
 /* ---- rope ---- */
 
 static void check_rope(const char *define, unsigned t, bool interleaved, size_t tokens, size_t heads,
@@ -226,6 +259,9 @@ START_TEST(impossible_options_are_refused) {
     is_refused(program_path("rope.vasm", path), "STYLE=third", "STYLE must be half or interleaved");
     is_refused(program_path("quantize_rows.vasm", path), "OTYPE=f16", "OTYPE must be");
     is_refused(program_path("quantize_rows.vasm", path), "GROUP=100", "GROUP must be");
+    is_refused(program_path("quantize_rows.vasm", path), "STYPE=e8m0", "STYPE must be");
+    is_refused(program_path("rms_norm.vasm", path), "OTYPE=bf16", "OTYPE must be");
+    is_refused(program_path("rms_norm.vasm", path), "GROUP=128", "GROUP must be");
 }
 END_TEST
 
@@ -235,6 +271,7 @@ int main(void) {
     tcase_add_test(tests, vectors_are_added);
     tcase_add_loop_test(tests, gated_units_are_those_of_float64, 0, TYPES);
     tcase_add_loop_test(tests, rows_are_quantized, 0, TYPES);
+    tcase_add_test(tests, groups_are_quantized_as_mxfp8);
     tcase_add_loop_test(tests, heads_are_turned, 0, TYPES);
     tcase_add_test(tests, impossible_options_are_refused);
     suite_add_tcase(suite, tests);

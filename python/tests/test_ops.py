@@ -407,6 +407,8 @@ NAMES = [
     "probabilities", "accept", "quantize_rows", "embedding", "attention", "attention_decode", "mla_decode", "index_scores", "topk_set", "kv_append", "qkv_append", "unpack",
     "probabilities", "accept", "quantize_rows", "rms_norm_quantized", "add_rms_norm_quantized",
     "swiglu_quantized", "matmul_scaled", "matmul_lowbit_a8", "embedding", "attention", "attention_decode", "kv_append", "qkv_append", "unpack",
+    "probabilities", "accept", "quantize_rows", "rms_norm_quantized", "add_rms_norm_quantized", "swiglu_quantized",
+    "matmul_scaled", "matmul_lowbit_a8", "embedding", "attention", "attention_decode", "kv_append", "qkv_append",
 ]  # fmt: skip
 
 

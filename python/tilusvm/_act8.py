@@ -36,7 +36,7 @@ def _check_scaled(op, a, b, group):
     if a.dim() < 1 or a.shape[-1] != k:
         raise ValueError(f"{op}: a must have {k} columns, as b has, not the shape {list(a.shape)}")
     if n % 8 or k % (32 if group == 32 else 16):
-        raise ValueError(f"{op}: b must have a multiple of 8 rows and of 16 columns (group 32: of 32), not {[n, k]}")
+        raise ValueError(f"{op}: b must have a multiple of 8 rows, and of 16 columns (group 32: 32), not {[n, k]}")
 
 
 @operator(
@@ -51,8 +51,9 @@ def matmul_scaled(
     and added to the sums in f32.
 
     a: [..., k], b: [n, k], float8; or both int8, with group 128. group: 128, scales f32 of 1 x 128 of a,
-    [..., cdiv(k, 128)], and of 128 x 128 of b, [cdiv(n, 128), cdiv(k, 128)]; 0, of rows, [..., 1] and [n, 1]; 32, powers of two of 1 x 32
-    of both, as the uint8 of e8m0 (MXFP8). bias: f32 [n]; n % 8 == 0, k % 16 == 0. quantize_rows makes a and scale_a.
+    [..., cdiv(k, 128)], and of 128 x 128 of b, [cdiv(n, 128), cdiv(k, 128)]; 0, of rows, [..., 1] and [n, 1]; 32, powers
+    of two of 1 x 32 of both, as the uint8 of e8m0 (MXFP8). bias: f32 [n]; n % 8 == 0, k % 16 == 0. quantize_rows makes
+    a and scale_a.
     """
 
 
@@ -120,7 +121,8 @@ def pack_a8(codes, type="u4", group=128, activations=torch.int8, *, zeros=False,
 def _check_group(op, x, group, columns):
     check_row(op, x)
     if group not in _GROUPS or group and columns % group:
-        raise ValueError(f"{op}: group must be 0, 32, 64, 128, 256 or 512 and divide the columns, {columns}, not {group}")
+        allowed = "0, 32, 64, 128, 256 or 512 and divide the columns"
+        raise ValueError(f"{op}: group must be {allowed}, {columns}, not {group}")
 
 
 def _check_norm(op, x, group):
@@ -149,8 +151,8 @@ def add_rms_norm_quantized(
     x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6,
     dtype: torch.dtype = torch.int8, group: int = 0,
 ) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
-    """quantize_rows(add_rms_norm(x, residual, weight, eps), dtype, group) in one launch, which adds x to residual: floats
-    [..., n], n at most 16384, weight [n]; the scales are f32 [..., 1], or a group's [..., n / group]."""
+    """quantize_rows(add_rms_norm(x, residual, weight, eps), dtype, group) in one launch, which adds x to residual: both
+    floats [..., n], n at most 16384, weight [n]; the scales are f32 [..., 1], or a group's [..., n / group]."""
 
 
 def _check_swiglu(op, x, group):
