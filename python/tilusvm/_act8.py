@@ -5,7 +5,7 @@ from __future__ import annotations
 from ._torch import torch
 
 from . import program
-from ._formats import format_of
+from ._formats import bits_of_codes, format_of
 from ._registry import FLOATS, ROWS, check_row, need, operator
 from ._signature import TYPES
 
@@ -97,22 +97,27 @@ def matmul_lowbit_a8(
 
 
 @torch.no_grad()
+def pack_strings_a8(strings, n, type, group, activations, *, zeros=False, levels=False):
+    """As pack_a8, of codes as rows of compact bit strings, uint8 [k, whole bytes of n codes]."""
+    flags = {name: True for name, flag in (("ZEROS", zeros), ("LEVELS", levels)) if flag}
+    made = program("matmul_lowbit_a8", **_integers(type, activations), GROUP=group, **flags)
+    k = strings.shape[0]
+    packed = strings.new_empty((-(-n // 64), k // 128, 1024 * format_of(type).bits))
+    made["pack"](k, n, strings, packed)
+    return packed
+
+
 def pack_a8(codes, type="u4", group=128, activations=torch.int8, *, zeros=False, levels=False):
     """Codes of weights, uint8 [k, n], one to a byte, as matmul_lowbit_a8 takes them: uint8 [n / 64, k / 128, ...].
 
     The layout depends on the type of the activations, and on whether there are zero points or levels.
     """
-    from ._formats import bits_of_codes
-
     need("pack_a8", "codes", codes, dtype=torch.uint8, dim=2)
     k, n = codes.shape
     if n % 8 or k % 128:
         raise ValueError(f"pack_a8: codes must have a multiple of 128 rows and of 8 columns, not {[k, n]}")
-    flags = {name: True for name, flag in (("ZEROS", zeros), ("LEVELS", levels)) if flag}
-    made = program("matmul_lowbit_a8", **_integers(type, activations), GROUP=group, **flags)
-    packed = codes.new_empty((-(-n // 64), k // 128, 1024 * format_of(type).bits))
-    made["pack"](k, n, bits_of_codes(codes, format_of(type).bits), packed)
-    return packed
+    strings = bits_of_codes(codes, format_of(type).bits)
+    return pack_strings_a8(strings, n, type, group, activations, zeros=zeros, levels=levels)
 
 
 # ---- what makes activations of 8 bits ----
