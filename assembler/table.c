@@ -138,9 +138,11 @@ static bool read_rows(tvm_asm *as, const tvm_token *token, tvm_table *table) {
             as->report.stopped = true;
             return false;
         }
+        const tvm_token *begin = tvm_asm_peek(as);
         if (add_row(as, table, &rows, &capacity)) continue;
         good = false;
-        if (as->text.source->tokens[as->text.at - 1].kind != TVM_TOKEN_NEWLINE) tvm_asm_skip_statement(as);
+        bool has_ended = as->text.source->tokens[as->text.at - 1].kind == TVM_TOKEN_NEWLINE;
+        if (tvm_asm_peek(as) == begin || !has_ended) tvm_asm_skip_statement(as);
     }
     tvm_asm_next(as);
     tvm_asm_next(as);
