@@ -1,4 +1,4 @@
-"""nn8.Linear8, on the interpreter and on a GPU: the product of the rounded activations with the weights of the layer."""
+"""nn8.Linear8, on the interpreter and on a GPU: rounded activations times the weights of the layer."""
 
 import pytest
 from conftest import NO_TORCH, torch

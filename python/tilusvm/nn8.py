@@ -86,7 +86,9 @@ class Linear8(torch.nn.Module):
             made.scales = torch.where(most == 0, 1.0, most / 448.0)
             made.weight = (blocks / made.scales[:, None, :, None]).reshape(rows.shape)[:outputs].to(_ACTIVATIONS[type])
         else:
-            strings, found, _ = quantize.quantize_strings(weight, type, group, zeros=False, dtype=dtype, scales=scales, importance=None)
+            strings, found, _ = quantize.quantize_strings(
+                weight, type, group, zeros=False, dtype=dtype, scales=scales, importance=None
+            )
             made.packed = pack_strings_a8(strings, outputs, type, group, _ACTIVATIONS[activations])
             made.scales = found.float().contiguous()
         return made
