@@ -18,6 +18,7 @@ enum {
     KEY_KERNEL,
     KEY_JSON,
     KEY_REST,
+    KEY_TARGET,
     KEY_REPLAYS,
     PARTS = 4, /* uniform numbers of 16 bits that a pool's number is the sum of */
     SUMS = PARTS * 0xffff + 1,
@@ -51,7 +52,7 @@ enum { POINTS = sizeof points / sizeof *points };
 typedef struct options {
     const char *folder, *program, *type, *only, *kernel, *json;
     double rest;
-    unsigned replays;
+    unsigned replays, target;
 } options;
 
 static const struct argp_option argp_options[] = {
@@ -63,6 +64,7 @@ static const struct argp_option argp_options[] = {
     {"kernel", KEY_KERNEL, "NAME", 0, "this kernel in place of the entry", 0},
     {"json", KEY_JSON, "FILE", 0, "write the numbers, a JSON object a line", 0},
     {"rest", KEY_REST, "SECONDS", 0, "without launches before each point (default: 0.1)", 0},
+    {"target", KEY_TARGET, "N", 0, "code for an older target than the GPU's own, as 80", 0},
     {"replays", KEY_REPLAYS, "N", 0, "that the median is taken of (default: 15)", 0},
     {0}};
 
@@ -89,6 +91,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
         return 0;
     case KEY_REST:
         o->rest = strtod(arg, NULL);
+        return 0;
+    case KEY_TARGET:
+        o->target = (unsigned)strtoul(arg, NULL, 10);
         return 0;
     case KEY_REPLAYS:
         o->replays = (unsigned)strtoul(arg, NULL, 10);
@@ -311,7 +316,7 @@ int main(int argc, char **argv) {
                                      NULL,         NULL,         NULL};
     run r = {.o = {.folder = "programs", .type = "f16", .rest = 0.1, .replays = BENCH_REPLAYS}};
     argp_parse(&argp, argc, argv, 0, NULL, &r.o);
-    bool ok = bench_open(&r.b, false, 0);
+    bool ok = bench_open_gpu(&r.b, r.o.target, 0);
     r.b.rest = r.o.rest;
     if (ok && !make_numbers(&r.numbers)) ok = bench_fail(&r.b, "out of memory");
     if (ok && r.o.json && !(r.json = fopen(r.o.json, "w")))

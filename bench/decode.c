@@ -183,7 +183,7 @@ static bool run_all(decode_run *run) {
 static bool open_all(decode_run *run) {
     bench *b = &run->b;
     const decode_options *o = &run->options;
-    if (!bench_open(b, o->cpu, o->seed)) return false;
+    if (!(o->cpu ? bench_open_cpu(b, 0, 0, o->seed) : bench_open_gpu(b, o->target, o->seed))) return false;
     b->rest = o->rest;
     run->floor = bench_floor_open();
     run->report = decode_report_open(b, o, tvm_device_name(b->context));

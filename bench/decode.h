@@ -38,11 +38,12 @@ typedef struct decode_options {
     bool checked;    /* else only timed */
     bool cublas_too; /* measure cuBLAS beside */
     bool cpu;
+    unsigned target; /* of the code for a GPU, 80, 90, ...; 0: the GPU's own */
     uint64_t seed;
 } decode_options;
 
-/* --program, -D, --types, --batches, --shapes, --time, --rest, --cpu, --seed: a child of a program's own
- * options, whose input is the decode_options. */
+/* --program, -D, --types, --batches, --shapes, --time, --rest, --cpu, --target, --seed: a child of a
+ * program's own options, whose input is the decode_options. */
 extern const struct argp decode_argp;
 
 /* One point of the table. Times are microseconds, NAN where there is none. */

@@ -4,7 +4,17 @@
 
 #include "decode.h"
 
-enum { KEY_PROGRAM = 512, KEY_TYPES, KEY_BATCHES, KEY_SHAPES, KEY_TIME, KEY_REST, KEY_CPU, KEY_SEED };
+enum {
+    KEY_PROGRAM = 512,
+    KEY_TYPES,
+    KEY_BATCHES,
+    KEY_SHAPES,
+    KEY_TIME,
+    KEY_REST,
+    KEY_CPU,
+    KEY_SEED,
+    KEY_TARGET
+};
 
 static const struct argp_option argp_options[] = {
     {"program", KEY_PROGRAM, "PATTERN", 0,
@@ -17,6 +27,7 @@ static const struct argp_option argp_options[] = {
     {"rest", KEY_REST, "SECONDS", 0,
      "before each measurement, for a board that is at its power limit otherwise", 0},
     {"cpu", KEY_CPU, NULL, 0, "check on the interpreter", 0},
+    {"target", KEY_TARGET, "N", 0, "code for an older target than the GPU's own, as 80", 0},
     {"seed", KEY_SEED, "N", 0, "of the random numbers (default: the clock's)", 0},
     {0}};
 
@@ -98,6 +109,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
         return 0;
     case KEY_CPU:
         o->cpu = true, o->timed = false;
+        return 0;
+    case KEY_TARGET:
+        o->target = (unsigned)strtoul(arg, NULL, 10);
         return 0;
     case KEY_SEED:
         o->seed = strtoull(arg, NULL, 0);

@@ -75,10 +75,15 @@ static bool open_driver(bench *b) {
 }
 
 bool bench_open(bench *b, bool cpu, uint64_t seed) {
-    if (cpu) return bench_open_cpu(b, 0, 0, seed);
+    return cpu ? bench_open_cpu(b, 0, 0, seed) : bench_open_gpu(b, 0, seed);
+}
+
+bool bench_open_gpu(bench *b, unsigned target, uint64_t seed) {
     *b = (bench){.cuda = true, .random = seed ? seed : 1};
-    tvm_context_options options = {.device = TVM_DEVICE_CUDA};
-    return open_driver(b) && bench_ok(b, tvm_context_create(&options, &b->context), "context");
+    tvm_context_options options = {.device = TVM_DEVICE_CUDA, .target = target};
+    if (!open_driver(b) || !bench_ok(b, tvm_context_create(&options, &b->context), "context")) return false;
+    if (target) b->target = target;
+    return true;
 }
 
 bool bench_open_cpu(bench *b, unsigned multiprocessors, unsigned target, uint64_t seed) {

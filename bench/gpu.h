@@ -33,7 +33,7 @@ typedef struct bench {
     bool retained; /* the device's primary context, which is then current */
     CUstream stream;
     bool cuda, lost;
-    unsigned multiprocessors, target; /* target: 80, 90, ... */
+    unsigned multiprocessors, target; /* target: 80, 90, ..., of the code */
     size_t l2;                        /* bytes; 0 when unknown */
     double rest;                      /* seconds without launches before each measurement */
     uint64_t random;
@@ -42,6 +42,8 @@ typedef struct bench {
 
 /* cpu: the interpreter, with which there are no times. Close in any case. */
 bool bench_open(bench *b, bool cpu, uint64_t seed);
+/* The GPU with code for a target that is older than its own, as 80; 0: its own. */
+bool bench_open_gpu(bench *b, unsigned target, uint64_t seed);
 /* The interpreter with what launches see of another device; 0: its own. */
 bool bench_open_cpu(bench *b, unsigned multiprocessors, unsigned target, uint64_t seed);
 void bench_close(bench *b);

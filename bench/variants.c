@@ -113,7 +113,7 @@ int main(int argc, char **argv) {
     variants_run run = {.options = {.kernel = "matmul_lowbit", .timed = true, .rest = 0.03}, .out = stdout};
     decode_options *o = &run.options;
     argp_parse(&argp, argc, argv, 0, NULL, o);
-    bool ok = bench_open(&run.b, o->cpu, o->seed ? o->seed : 1);
+    bool ok = o->cpu ? bench_open_cpu(&run.b, 0, 0, o->seed) : bench_open_gpu(&run.b, o->target, o->seed);
     run.begun = bench_seconds();
     if (ok)
         printf("# device: %s, target %u, %u multiprocessors\n", tvm_device_name(run.b.context), run.b.target,

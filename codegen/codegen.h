@@ -24,6 +24,13 @@ size_t tvm_target_list(tvm_target *targets, size_t capacity);
 /* The best target for a device of this compute capability (9, 0 -> sm_90a). For a device newer than all that
  * are known it is one whose PTX runs there, but no cubin does. */
 tvm_status tvm_target_for_device(int major, int minor, tvm_target *target, tvm_diags *diags);
+/* The best target of those for capability `asked` whose PTX runs on a device of `capability` (80 on one of 90
+ * -> sm_80). TVM_UNSUPPORTED where there is none, as one later than the device. */
+tvm_status tvm_target_asked(unsigned asked, unsigned capability, tvm_target *target, tvm_diags *diags);
+/* What a compiler is to make of the target's PTX for a device of this capability: a cubin for the target
+ * itself, or, where that would not run, for the device's own architecture. False: the driver compiles, as the
+ * architecture is not known. */
+bool tvm_target_machine(tvm_target target, unsigned capability, tvm_target *machine);
 /* What programs see of a device of this capability (10 major + minor): the traits of its target; NULL where
  * it is older than all targets, as 0 is, the interpreter. */
 const tvm_target_traits *tvm_target_traits_for(unsigned capability);
@@ -64,6 +71,7 @@ typedef struct tvm_kernel_code {
 
 typedef struct tvm_module {
     tvm_target target;
+    tvm_target machine; /* that cubins are made for, a later one than the target's; {0}: the target */
     char *ptx; /* NUL-terminated */
     size_t ptx_size;
     tvm_kernel_code *kernels; /* in the order of the program's */
@@ -103,6 +111,8 @@ typedef struct tvm_translate_options {
 tvm_status tvm_translate_with(const tvm_ir_program *program, tvm_target target,
                               const tvm_translate_options *options, tvm_module **module, tvm_diags *diags);
 void tvm_module_free(tvm_module *module);
+/* What its cubin is made for: the target, unless a later machine is named. */
+tvm_target tvm_module_machine(const tvm_module *module);
 /* Bytes of shared memory that a block needs on the target: of the tensors that live at a time, and of what
  * reduce passes through it. More than tvm_target_shared_bytes: code for the target is without the kernel. */
 tvm_status tvm_kernel_shared_bytes(const tvm_ir_program *program, const tvm_ir_kernel *kernel,

@@ -77,17 +77,22 @@ tvm_status tvm_target_parse(const char *text, tvm_target *target, tvm_diags *dia
                         known);
 }
 
-/* The latest record that a device takes: code with a feature runs on exactly its architecture. */
-static const tvm_target_record *record_for(unsigned capability) {
+/* The latest record that a device takes: code with a feature runs on exactly its architecture. `older` is the
+ * device's capability, or a lower one, whose devices are to take it, too. */
+static const tvm_target_record *record_for(unsigned capability, unsigned older) {
     const tvm_target_record *best = NULL;
-    for (size_t i = 0; i < tvm_target_record_count; i++)
-        if (tvm_target_ptx_runs(tvm_target_records[i].target, capability)) best = &tvm_target_records[i];
+    for (size_t i = 0; i < tvm_target_record_count; i++) {
+        tvm_target target = tvm_target_records[i].target;
+        if (tvm_target_ptx_runs(target, capability) && tvm_target_ptx_runs(target, older))
+            best = &tvm_target_records[i];
+    }
     return best;
 }
 
 tvm_status tvm_target_for_device(int major, int minor, tvm_target *target, tvm_diags *diags) {
     bool exists = major >= 0 && minor >= 0 && minor <= 9;
-    const tvm_target_record *best = exists ? record_for((unsigned)(major * 10 + minor)) : NULL;
+    unsigned capability = exists ? (unsigned)(major * 10 + minor) : 0;
+    const tvm_target_record *best = record_for(capability, capability);
     if (!best)
         return tvm_diag_add(diags, TVM_UNSUPPORTED, NULL, NULL,
                             "a device of compute capability %d.%d is not supported", major, minor);
@@ -95,9 +100,28 @@ tvm_status tvm_target_for_device(int major, int minor, tvm_target *target, tvm_d
     return TVM_OK;
 }
 
+tvm_status tvm_target_asked(unsigned asked, unsigned capability, tvm_target *target, tvm_diags *diags) {
+    const tvm_target_record *best = asked <= capability ? record_for(capability, asked) : NULL;
+    if (!best)
+        return tvm_diag_add(diags, TVM_UNSUPPORTED, NULL,
+                            "ask for the device's own compute capability or a lower one, 80 or more",
+                            "a device of compute capability %u.%u runs no code for target %u",
+                            capability / 10, capability % 10, asked);
+    *target = best->target;
+    return TVM_OK;
+}
+
 const tvm_target_traits *tvm_target_traits_for(unsigned capability) {
-    const tvm_target_record *best = record_for(capability);
+    const tvm_target_record *best = record_for(capability, capability);
     return best ? &best->traits : NULL;
+}
+
+bool tvm_target_machine(tvm_target target, unsigned capability, tvm_target *machine) {
+    *machine = target;
+    if (tvm_target_cubin_runs(target, capability)) return true;
+    *machine = (tvm_target){capability, '\0'};
+    return tvm_target_ptx_runs(target, capability) &&
+           tvm_target_same(tvm_target_record_of(*machine)->target, *machine);
 }
 
 bool tvm_target_cubin_runs(tvm_target target, unsigned capability) {

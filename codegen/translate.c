@@ -53,3 +53,7 @@ tvm_status tvm_kernel_shared_bytes(const tvm_ir_program *program, const tvm_ir_k
     tvm_lowered_free(&lowered);
     return made ? TVM_OK : tvm_diag_no_memory(diags);
 }
+
+tvm_target tvm_module_machine(const tvm_module *module) {
+    return module->machine.arch ? module->machine : module->target;
+}

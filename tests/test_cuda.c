@@ -67,6 +67,44 @@ START_TEST(a_gpu_that_no_target_is_of_gets_ptx) {
 }
 END_TEST
 
+static tvm_status create_asking(unsigned target, const char *capability, tvm_context **made) {
+    const tvm_context_options options = {.device = TVM_DEVICE_CUDA, .target = target, .cache_dir = ""};
+    setenv("FAKE_CUDA_CC", capability, 1);
+    tvm_status status = tvm_context_create(&options, made);
+    unsetenv("FAKE_CUDA_CC");
+    return status;
+}
+
+/* What an older GPU has is all that launches see, and what its blocks may have. */
+START_TEST(code_for_an_older_target_is_asked_for) {
+    tvm_context *asked = NULL;
+    char *report = NULL;
+    ck_assert_int_eq(create_asking(80, "90", &asked), TVM_OK);
+    ck_assert_str_eq(tvm_device_name(asked), "Fake GPU (cuda:0, sm_80)");
+    ck_assert_int_eq(tvm_device_report(asked, &report), TVM_OK);
+    ck_assert(has_line(report, "target: sm_80, as asked for; its PTX is compiled for sm_90"));
+    ck_assert(has_line(report, "shared memory: 163 KiB a block") && strstr(report, "wgmma (mma.sync)"));
+    tvm_launch_env env = tvm_context_launch_env(asked);
+    ck_assert_uint_eq(env.target, 80);
+    ck_assert(!tvm_traits_have(env.traits, TVM_HAS_WGMMA));
+    free(report);
+    tvm_context_free(asked);
+    ck_assert_int_eq(create_asking(90, "103", &asked), TVM_OK); /* sm_90a's code runs on sm_90 alone */
+    ck_assert_str_eq(tvm_device_name(asked), "Fake GPU (cuda:0, sm_90)");
+    ck_assert(!tvm_traits_have(tvm_context_launch_env(asked).traits, TVM_HAS_WGMMA));
+    tvm_context_free(asked);
+    ck_assert_int_eq(create_asking(90, "90", &asked), TVM_OK);
+    ck_assert_str_eq(tvm_device_name(asked), "Fake GPU (cuda:0, sm_90a)");
+    tvm_context_free(asked);
+    static const unsigned refused[] = {100, 75, 1};
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        ck_assert_int_eq(create_asking(refused[i], "90", &asked), TVM_UNSUPPORTED);
+        ck_assert_ptr_nonnull(strstr(tvm_message(asked), "a device of compute capability 9.0 runs no code"));
+        tvm_context_free(asked);
+    }
+}
+END_TEST
+
 START_TEST(launches_with_the_grid_and_arguments) {
     open_all();
     void *x, *y;
@@ -393,6 +431,7 @@ int main(void) {
     tcase_add_test(cases, names_the_device);
     tcase_add_test(cases, reports_what_a_gpu_gets_and_misses);
     tcase_add_test(cases, a_gpu_that_no_target_is_of_gets_ptx);
+    tcase_add_test(cases, code_for_an_older_target_is_asked_for);
     tcase_add_test(cases, launches_with_the_grid_and_arguments);
     tcase_add_test(cases, describes_kernels);
     tcase_add_test(cases, bound_functions_launch_on_their_stream);

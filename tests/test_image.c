@@ -101,12 +101,11 @@ static void no_compiler(void) {
 }
 
 /* Makes the image for a device of this capability and says where it comes from. */
-static const char *origin_on(unsigned capability) {
+static const char *origin_of(unsigned asked, unsigned capability) {
     static char origin[TVM_IMAGE_ORIGIN_MAX];
     tvm_image_request request = {.program = program, .capability = capability};
     tvm_image_free(&image);
-    ck_assert_int_eq(
-        tvm_target_for_device((int)capability / 10, (int)capability % 10, &request.target, &diags), TVM_OK);
+    ck_assert_int_eq(tvm_target_asked(asked, capability, &request.target, &diags), TVM_OK);
     tvm_status status = tvm_image_embedded(&request, &image, &warnings, &diags);
     if (!status && !image.code) status = tvm_image_make(&request, &image, &warnings, &diags);
     ck_assert_msg(status == TVM_OK, "%s", status ? diags.items[0].message : "");
@@ -115,6 +114,10 @@ static const char *origin_on(unsigned capability) {
     ck_assert_uint_eq((uintptr_t)image.code % 16, 0);
     ck_assert_uint_eq(((const char *)image.code)[image.code_size], 0);
     return tvm_image_origin(&image, origin);
+}
+
+static const char *origin_on(unsigned capability) {
+    return origin_of(capability, capability);
 }
 
 #define BY ", by ptxas release 99.0, V99.0.1"
@@ -217,6 +220,19 @@ START_TEST(a_lower_target_stands_in_without_a_compiler) {
     ck_assert_str_eq(origin_on(89), "cubin for sm_80, embedded in the program" BY);
     /* Not sm_90a's, which runs on that alone, but translated: the code generator knows the GPU. */
     ck_assert_str_eq(origin_on(100), "PTX for sm_100a, compiled by the driver");
+}
+END_TEST
+
+/* Of an older target's PTX machine code for the GPU's own architecture is made, and kept apart from its
+ * other code. */
+START_TEST(code_for_an_older_target_is_compiled_for_the_gpu) {
+    ck_assert_str_eq(origin_of(80, 90), "cubin for sm_80" BY);
+    ck_assert_str_eq((const char *)image.code, "\177ELF made for -arch=sm_90");
+    tvm_cache_key elsewhere = image.key;
+    ck_assert_str_eq(origin_on(80), "cubin for sm_80" BY);
+    ck_assert_str_eq((const char *)image.code, "\177ELF made for -arch=sm_80");
+    ck_assert_mem_ne(&image.key, &elsewhere, sizeof elsewhere);
+    ck_assert_str_eq(origin_of(80, 130), "PTX for sm_80, compiled by the driver");
 }
 END_TEST
 
@@ -639,6 +655,7 @@ int main(void) {
     tcase_add_test(cases, a_compiler_that_fails_embeds_nothing);
     tcase_add_test(cases, exactly_the_target_needs_nothing_more);
     tcase_add_test(cases, a_lower_target_stands_in_without_a_compiler);
+    tcase_add_test(cases, code_for_an_older_target_is_compiled_for_the_gpu);
     tcase_add_test(cases, a_newer_gpu_takes_embedded_ptx);
     tcase_add_test(cases, embedded_code_without_the_kernels_of_a_gpu_is_left);
     tcase_add_test(cases, without_anything_it_is_translated);

@@ -238,10 +238,11 @@ const char *tvm_context_warning(const tvm_context *context) {
 tvm_launch_env tvm_context_launch_env(const tvm_context *context) {
     const tvm_device_ops *ops = context->ops;
     uint32_t target = ops->target(context->device);
-    unsigned capability = ops->capability ? ops->capability(context->device) : target;
     return (tvm_launch_env){.multiprocessors = ops->multiprocessors(context->device),
                             .target = target,
-                            .traits = tvm_target_traits_for(capability)};
+                            .traits = ops->code_target
+                                          ? tvm_target_traits_of(*ops->code_target(context->device))
+                                          : tvm_target_traits_for(target)};
 }
 
 /* ---- what goes straight to the device ---- */

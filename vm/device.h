@@ -56,7 +56,8 @@ typedef struct tvm_device_ops {
     const char *(*warning)(const void *device);
     uint32_t (*multiprocessors)(const void *device);
     uint32_t (*target)(const void *device); /* 80, 89, 90, ...: the architecture that code is made for */
-    /* Compute capability, 10 major + minor, by which the target was found; NULL: it is the target itself. */
+    /* What its code is made for, and its compute capability, 10 major + minor; NULL: it runs no code. */
+    const struct tvm_target *(*code_target)(const void *device);
     unsigned (*capability)(const void *device);
 
     /* A program on the device, whose launches can only have a limit of turns where its code counts them.

@@ -23,8 +23,14 @@ static void list(tvm_text *out, const char *line, const tvm_target_traits *trait
 static void write_target(tvm_text *out, unsigned capability, tvm_target target) {
     char name[16];
     tvm_target_name(target, name);
-    if (tvm_target_cubin_runs(target, capability))
+    tvm_target machine;
+    bool known = tvm_target_machine(target, capability, &machine);
+    char other[16];
+    if (known && tvm_target_same(machine, target))
         tvm_text_add(out, "target: %s\n", name);
+    else if (known)
+        tvm_text_add(out, "target: %s, as asked for; its PTX is compiled for %s\n", name,
+                     tvm_target_name(machine, other));
     else
         tvm_text_add(out,
                      "target: %s, as PTX, which the driver compiles: this version knows no target of compute "
@@ -73,14 +79,10 @@ static tvm_status write_compilers(tvm_text *out, tvm_diags *diags) {
 static tvm_status write_report(const tvm_context *context, tvm_text *out, tvm_diags *diags) {
     const tvm_device_ops *ops = context->ops;
     unsigned capability = ops->capability ? ops->capability(context->device) : 0;
-    tvm_target target;
-    if (capability) {
-        tvm_status status = tvm_target_for_device((int)capability / 10, (int)capability % 10, &target, diags);
-        if (status) return status;
-        write_gpu(out, capability, target);
-    } else {
+    if (capability)
+        write_gpu(out, capability, *ops->code_target(context->device));
+    else
         write_interpreter(out, ops->target(context->device));
-    }
     return write_compilers(out, diags);
 }
 

@@ -127,13 +127,17 @@ static tvm_status compiler_identity(tvm_ptx_compiler *compiler, tvm_cache *cache
 
 static tvm_status image_key(const tvm_image_request *request, tvm_ptx_compiler *compiler, tvm_cache_key *key,
                             tvm_diags *warnings, tvm_diags *diags) {
-    char name[16], *made_by, *description;
+    char name[16], other[16], *made_by, *description;
     uint8_t *program;
     size_t size;
     tvm_status status = compiler_identity(compiler, request->cache, &made_by, warnings, diags);
     if (status) return status;
-    int length = asprintf(&description, "image %d for %s, code generator %d%s, %s", IMAGE_FORMAT,
-                          tvm_target_name(request->target, name), TVM_CODEGEN_VERSION,
+    tvm_target machine;
+    bool elsewhere = tvm_target_machine(request->target, request->capability, &machine) &&
+                     !tvm_target_same(machine, request->target);
+    int length = asprintf(&description, "image %d for %s%s%s, code generator %d%s, %s", IMAGE_FORMAT,
+                          tvm_target_name(request->target, name), elsewhere ? " on " : "",
+                          elsewhere ? tvm_target_name(machine, other) : "", TVM_CODEGEN_VERSION,
                           request->counts_turns ? ", turns counted" : "", made_by);
     free(made_by);
     if (length < 0) return tvm_diag_no_memory(diags);
@@ -191,6 +195,7 @@ static tvm_status build(const tvm_image_request *request, const tvm_ptx_compiler
     const tvm_translate_options options = {.counts_turns = request->counts_turns};
     tvm_status status = tvm_translate_with(request->program, request->target, &options, &module, diags);
     tvm_span_end(request->observer, &span);
+    if (!status) tvm_target_machine(request->target, request->capability, &module->machine);
     if (!status) status = compile(compiler, request->observer, module, warnings, diags);
     if (!status) status = encode(module, bytes, size, diags);
     if (module) tvm_module_free(module);
@@ -232,7 +237,8 @@ static tvm_status make(const tvm_image_request *request, tvm_ptx_compiler *compi
 static tvm_status find_compiler(const tvm_image_request *request, tvm_ptx_compiler *compiler,
                                 tvm_diags *warnings, tvm_diags *diags) {
     *compiler = (tvm_ptx_compiler){0};
-    if (!tvm_target_cubin_runs(request->target, request->capability)) return TVM_OK;
+    tvm_target machine;
+    if (!tvm_target_machine(request->target, request->capability, &machine)) return TVM_OK;
     return tvm_ptx_compiler_find(compiler, warnings, diags);
 }
 

@@ -55,8 +55,9 @@ typedef struct tvm_context_options {
     const char *cache_dir;    /* NULL: $XDG_CACHE_HOME/tilusvm, else ~/.cache/tilusvm; "": no cache on disk */
     unsigned multiprocessors; /* the number that kernels see in the interpreter, which so runs a GPU's
                                  schedule; 0: 4 */
-    unsigned target;          /* the target that launches see in the interpreter: 80, 89, 90, ...; 0: none of
-                                 them */
+    unsigned target;          /* in the interpreter the target that launches see: 80, 89, 90, ...; 0: none of
+                                 them. On a GPU the one that code is made for, the GPU's own or a lower one;
+                                 0: the best for the GPU */
     tvm_log_level log_level;
     /* Receives the log in place of standard error or TILUSVM_LOG_FILE, at level TVM_LOG_WARN unless log_level
      * or the environment names another. Any thread calls it, several at once; it must not call into the

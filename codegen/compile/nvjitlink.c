@@ -216,7 +216,7 @@ tvm_status tvm_nvjitlink(tvm_module *module, const char *path, tvm_diags *diags)
     link_handle handle = NULL;
     tvm_status status = open_library(path, &lib, diags);
     if (status != TVM_OK) return status;
-    snprintf(arch, sizeof arch, "-arch=%s", tvm_target_name(module->target, target));
+    snprintf(arch, sizeof arch, "-arch=%s", tvm_target_name(tvm_module_machine(module), target));
     const char *options[] = {arch, "-verbose", "-Xptxas=-v"};
     int result = lib.create(&handle, 3, options);
     if (result == UNRECOGNIZED_OPTION) result = lib.create(&handle, 1, options); /* no usage then */

@@ -302,7 +302,7 @@ static tvm_status translate_in(const int files[FILES], tvm_module *module, const
     char name[16], arch[32];
     file_name names[FILES];
     for (int i = 0; i < FILES; i++) snprintf(names[i], sizeof names[i], "/proc/self/fd/%d", files[i]);
-    snprintf(arch, sizeof arch, "-arch=%s", tvm_target_name(module->target, name));
+    snprintf(arch, sizeof arch, "-arch=%s", tvm_target_name(tvm_module_machine(module), name));
     enum { SPLIT_AT = 6 };
     const char *argv[] = {
         path, "-v", arch, "-o", names[CUBIN], names[PTX], module->kernel_count > 1 ? SPLIT : NULL, NULL};

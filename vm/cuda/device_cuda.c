@@ -70,8 +70,8 @@ static tvm_status choose_ordinal(cuda_device *cuda, int ordinal, tvm_diags *diag
     return tvm_cuda_result(cuda, cuda->driver.device_get(&cuda->device, ordinal), "cuDeviceGet", diags);
 }
 
-/* The GPU's name and what code to make for it. */
-static tvm_status identify(cuda_device *cuda, tvm_diags *diags) {
+/* The GPU's name and what code to make for it: the best that there is, or that for capability `asked`. */
+static tvm_status identify(cuda_device *cuda, unsigned asked, tvm_diags *diags) {
     const tvm_cuda_driver *driver = &cuda->driver;
     int major = 0, minor = 0, multiprocessors = 0;
     char gpu[256] = "";
@@ -86,9 +86,11 @@ static tvm_status identify(cuda_device *cuda, tvm_diags *diags) {
     tvm_status status = tvm_cuda_result(cuda, result, "cuDeviceGetAttribute", diags);
     if (!status) status = tvm_target_for_device(major, minor, &cuda->target, diags);
     if (status) return status;
+    cuda->capability = 10 * (unsigned)major + (unsigned)minor;
+    if (asked) status = tvm_target_asked(asked, cuda->capability, &cuda->target, diags);
+    if (status) return status;
     gpu[sizeof gpu - 1] = '\0';
     cuda->multiprocessors = multiprocessors > 0 ? (uint32_t)multiprocessors : 1;
-    cuda->capability = 10 * (unsigned)major + (unsigned)minor;
     snprintf(cuda->name, sizeof cuda->name, "%s (cuda:%d, %s)", gpu, (int)cuda->device,
              tvm_target_name(cuda->target, cuda->target_name));
     return TVM_OK;
@@ -107,10 +109,10 @@ static tvm_status open_context(cuda_device *cuda, const tvm_context_options *opt
     if (options->cuda_context) {
         cuda->context = options->cuda_context;
         tvm_status status = device_of_context(cuda, diags);
-        return status ? status : identify(cuda, diags);
+        return status ? status : identify(cuda, options->target, diags);
     }
     tvm_status status = choose_ordinal(cuda, options->ordinal, diags);
-    if (!status) status = identify(cuda, diags);
+    if (!status) status = identify(cuda, options->target, diags);
     if (!status)
         status = tvm_cuda_result(cuda, cuda->driver.primary_retain(&cuda->context, cuda->device),
                                  "cuDevicePrimaryCtxRetain", diags);
@@ -194,6 +196,10 @@ static uint32_t cuda_target(const void *device) {
     return ((const cuda_device *)device)->target.arch;
 }
 
+static const tvm_target *cuda_code_target(const void *device) {
+    return &((const cuda_device *)device)->target;
+}
+
 static unsigned cuda_capability(const void *device) {
     return ((const cuda_device *)device)->capability;
 }
@@ -273,6 +279,7 @@ const tvm_device_ops tvm_device_cuda = {.kind = TVM_DEVICE_CUDA,
                                         .warning = cuda_warning,
                                         .multiprocessors = cuda_multiprocessors,
                                         .target = cuda_target,
+                                        .code_target = cuda_code_target,
                                         .capability = cuda_capability,
                                         .code_open = tvm_cuda_code_open,
                                         .code_close = tvm_cuda_code_close,
