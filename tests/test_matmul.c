@@ -32,10 +32,10 @@ static const form forms[] = {
     {"T=f32 BIAS=true RESIDUAL=true", "f32", "f32", "f32", -1, 1e-4, false, true, true, NONE},
 };
 enum { FORMS = sizeof forms / sizeof *forms };
-static const char *const kernels[] = {"matmul",         "matmul_plain",   "matmul_wide",    "matmul_wide224",
-                                      "matmul_wide192", "matmul_wide160", "matmul_wide128", "matmul_wide96",
-                                      "matmul_wide64",  "matmul_low"};
-enum { KERNELS = sizeof kernels / sizeof *kernels, FIRST_WIDE = 2 };
+static const char *const kernels[] = {"matmul",         "matmul_plain",   "matmul_plain64", "matmul_plain128",
+                                      "matmul_wide",    "matmul_wide224", "matmul_wide192", "matmul_wide160",
+                                      "matmul_wide128", "matmul_wide96",  "matmul_wide64",  "matmul_low"};
+enum { KERNELS = sizeof kernels / sizeof *kernels, FIRST_PLAIN = 1, FIRST_WIDE = 4 };
 static const size_t sizes[][3] = {{1, 8, 16}, {130, 264, 80}, {257, 72, 208}};
 enum { SIZES = sizeof sizes / sizeof *sizes };
 
@@ -122,8 +122,9 @@ START_TEST(each_variant_multiplies) {
             const char *wide = kernels[FIRST_WIDE + _i % (KERNELS - FIRST_WIDE)];
             kit_execute(&k, o.c, program, wide, "sm_90a");
             compare(&o, f, size, wanted, wide);
-            kit_execute(&k, o.c, program, "matmul_plain", "sm_80");
-            compare(&o, f, size, wanted, "matmul_plain for sm_80");
+            const char *plain = kernels[FIRST_PLAIN + _i % (FIRST_WIDE - FIRST_PLAIN)];
+            kit_execute(&k, o.c, program, plain, _i & 1 ? "sm_89" : "sm_80");
+            compare(&o, f, size, wanted, plain);
         }
         free(wanted);
     }
@@ -160,6 +161,7 @@ START_TEST(the_width_of_a_tile_fills_the_device) {
         {512, 5120, 5120, 132, 90, "matmul_wide160"},  {512, 4096, 4096, 132, 90, "matmul_wide128"},
         {256, 6144, 4096, 132, 90, "matmul_wide96"},   {128, 8192, 8192, 132, 90, "matmul_wide64"},
         {64, 8192, 8192, 132, 90, "matmul_low"},       {64, 8192, 8192, 132, 80, "matmul_plain"},
+        {128, 8192, 8192, 132, 80, "matmul_plain64"},  {4096, 4096, 4096, 108, 80, "matmul_plain128"},
         {256, 4096, 4096, 16, 90, "matmul_wide"},      {0, 8, 16, 132, 90, "matmul_wide"},
     };
     char path[5000];
