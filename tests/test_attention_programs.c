@@ -374,7 +374,7 @@ START_TEST(a_width_that_nothing_serves_names_the_nearest) {
     ck_assert_int_eq(tvm_get_kernel(kit.program, "attention", &kernel), TVM_OK);
     ck_assert_int_ne(tvm_launchv(kernel, NULL, kit.arguments, kit.argument_count), TVM_OK);
     ck_assert_ptr_nonnull(
-        strstr(tvm_message(kit.context), "the nearest is 'attention_d80', which needs d == 80"));
+        strstr(tvm_message(kit.context), "the nearest is 'attention_tall80', which needs d == 80"));
     free(m.table);
     kit_close(&kit);
 }
