@@ -73,9 +73,21 @@ def physical(clock, products, memory):
     }  # fmt: skip
 
 
+def by_mma(clock, products, memory):
+    """Of a device without wgmma, by the same figures, what its variants take: the shares that code for sm_80 has on an
+    H100 (FIGURES, "Code for sm_80"), whose products by mma.sync are 1270 a clock."""
+    clocks, line = 1e3 / clock, 1e3 / (64 * clock)
+    return {
+        "MMA_LAUNCH": 2.9e6, "MMA_STEP": 20 * clocks, "MMA_BIT": 0.57 * 64 * 128 / 8 * 1e3 / memory,
+        "MMA_ROW": 0.85 * 2048 * line, "MMA_PRODUCT": 0.95 * 64 * 128 / products * clocks, "MMA_CUT": 440e3,
+        "MMA_CUT_TILE": 6 * 4096 * 8 * line,
+    }  # fmt: skip
+
+
 #: Of devices that were not measured: those with wgmma, of which an H100 has these figures, and the others, an A100's.
+A100 = (1.41, 1024, 2039 / 108)
 UNMEASURED = {"hopper": (True, "has(wgmma)", physical(1.755, 2048, 3350 / 132)),
-              "others": (False, "!has(wgmma)", physical(1.41, 1024, 2039 / 108))}  # fmt: skip
+              "others": (False, "!has(wgmma)", physical(*A100) | by_mma(*A100))}  # fmt: skip
 
 
 def cdiv(a, b):
@@ -156,7 +168,8 @@ def stream_time(f, c, div, top, pick):
 
 
 def mma_time(f, c, div, top, pick):
-    bring = f.units * f.bits * c["MMA_BIT"] + div(f.bm * f.bk * c["MMA_ROW"], 1024) + f.units * f.bm * c["MMA_PRODUCT"]
+    bring = div(f.units * (1 + f.copies) * f.bits * c["MMA_BIT"], 2) + div(f.bm * f.bk * c["MMA_ROW"], 1024)
+    bring += f.units * f.bm * c["MMA_PRODUCT"]
     step = c["MMA_STEP"] + f.resident * bring
     cut = pick(f.parts == 0, 0, f.parts * c["MMA_CUT"] + div(f.area * c["MMA_CUT_TILE"], 4096))
     return c["MMA_LAUNCH"] + f.row_tiles * f.turns * step + cut
@@ -187,7 +200,8 @@ def stream_sizes(v, bits, m, n, k, places):
 
 
 def mma_sizes(v, bits, m, n, k, places):
-    f = SimpleNamespace(bm=v.BM, bn=64 * v.NG * v.WN, bk=v.WK * 128, resident=v.RESIDENT, bits=bits)
+    f = SimpleNamespace(bm=v.BM, bn=64 * v.NG * v.WN, bk=v.WK * 128, resident=v.RESIDENT, copies=v.WM,
+                        bits=bits)  # fmt: skip
     f.area, f.units = f.bm * f.bn, f.bn * f.bk // 8192
     tiles, steps, blocks = cdiv(n, f.bn), cdiv(k, f.bk), places * v.RESIDENT
     rounds, part = cdiv(tiles, blocks), cdiv(tiles * steps, blocks)
@@ -213,6 +227,8 @@ def candidates(variants, point, places, more=False):
         if name not in variants:
             continue
         v = row_of(variants, name, bits)
+        if v.engine == "MMA" and v.KB < 228 and (v.KB > 100 or v.BM > 16):
+            continue  # of targets without wgmma
         if v.engine == "MMA" and not (m <= 16 if v.BM <= 16 else 16 < m <= 64):
             continue
         if v.engine != "MMA" and (m <= 16 or v.engine == "STREAM" and k % 64):

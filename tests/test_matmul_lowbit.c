@@ -283,6 +283,24 @@ START_TEST(large_variants_multiply) {
 }
 END_TEST
 
+/* Rows of tiles share the multiprocessors evenly, have some left over, or are more than there are of them. */
+START_TEST(rows_of_tiles_share_the_device) {
+    static const unsigned multiprocessors[] = {2, 5, 16};
+    static const long sizes[][3] = {{270, 264, 512}, {390, 136, 384}, {641, 72, 256}};
+    const lowbit_form f = {.type = _i & 1 ? "u8" : "u4", .options = matmul_default};
+    runner r;
+    open_runner(&r, &f, (machine){80, multiprocessors[_i]});
+    for (size_t k = 0; k < tvm_kernel_count(r.code); k++) {
+        const char *kernel = tvm_kernel_name(tvm_kernel_at(r.code, k));
+        if (lowbit_is_for_all(kernel) && lowbit_rows(kernel) > 16 &&
+            test_takes((unsigned)k + (unsigned)_i, 2))
+            runner_multiplies(&r, kernel, sizes, 3, (unsigned)k);
+    }
+    close_runner(&r);
+    form_multiplies(&f, (machine){80, multiprocessors[_i]}, "matmul_lowbit", sizes, 3, (unsigned)_i);
+}
+END_TEST
+
 static const matmul_variant options[] = {
     {0, 32, 0},  {0, 64, 0}, {0, 0, 0},  {1, 32, 0},  {1, 128, 0}, {1, 0, 0},  {0, 32, 1},
     {0, 128, 1}, {0, 0, 1},  {1, 64, 1}, {1, 128, 1}, {1, 0, 1},   {0, 16, 0}, {1, 16, 1},
@@ -655,6 +673,7 @@ static Suite *lowbit_suite(void) {
     tcase_add_loop_test(run, every_variant_multiplies_every_shape, 0,
                         SHAPES_TYPES * MOST_VARIANTS / TOGETHER);
     tcase_add_loop_test(run, large_variants_multiply, 0, LARGE_FORMS);
+    tcase_add_loop_test(run, rows_of_tiles_share_the_device, 0, 3);
     tcase_add_loop_test(run, every_option_multiplies, 0, OPTIONS);
     tcase_add_loop_test(run, early_weights_are_the_same, 0, 3);
     tcase_add_loop_test(run, early_launches_multiply, 0, 2);
