@@ -105,8 +105,8 @@ def test_prove(axpy):
 
 def test_variant_of_an_entry():
     entry = tilusvm.program("matmul_lowbit", WTYPE="u4")["matmul_lowbit"]
-    assert entry.variant(m=1, n=128, k=256, device="cpu") == "matmul_lowbit_mma_8x128x2_sm80"
-    assert entry.variant(m=64, n=128, k=256) == "matmul_lowbit_mma_16x256x1_sm80"
+    assert entry.variant(m=1, n=8192, k=8192, device="cpu") == "matmul_lowbit_mma_8x128x2_sm80"
+    assert entry.variant(m=64, n=8192, k=8192) == "matmul_lowbit_mma_64x256x2_sm80"
 
 
 def test_a_program_is_a_mapping():
