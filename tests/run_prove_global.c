@@ -446,7 +446,6 @@ static const shipped_program programs[] = {
     {"attention_decode.vasm", 7, 0, 7, 0},
     {"attention_merge.vasm", 6, 6, 0, 0},
     {"combine.vasm", 2, 2, 0, 1},
-    {"causal_conv.vasm", 1, 0, 0, 0},
     {"causal_conv.vasm", 2, 0, 0, 0},
     {"column_sums.vasm", 2, 2, 0, 0},
     {"cross_entropy.vasm", 4, 4, 0, 0},

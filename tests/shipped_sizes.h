@@ -19,16 +19,13 @@ static const size_of shipped_sizes[] = {
     {70, 80, 80, 0, 2},     {3, 64, 64, 0, 8}};
 enum { SHIPPED_SIZES = sizeof shipped_sizes / sizeof *shipped_sizes };
 
-/* Of attention: sequences and pages; heads of keys and states where heads of values are more. */
+/* Of attention: sequences and pages; heads of keys and states where heads of values are more. Of weights: the
+ * first row. Of one of several devices: its rank. */
 static const struct {
     const char *name;
     int value;
-} named[] = {{"batch", 2},  {"queries", 1},   {"sequences", 2}, {"pages", 4}, {"max_pages", 2},
-             {"window", 0}, {"key_heads", 2}, {"groups", 2},    {"slots", 4}, {"kept", 1}};
-/* Of attention: sequences and pages. Of weights: the first row. */
-} named[] = {{"batch", 2}, {"queries", 1}, {"sequences", 2}, {"pages", 4}, {"max_pages", 2}, {"window", 0}, {"first", 0}};
-} named[] = {{"batch", 2},     {"queries", 1}, {"sequences", 2}, {"pages", 4},
-             {"max_pages", 2}, {"window", 0},  {"first", 0}};
+} named[] = {{"batch", 2},  {"queries", 1},   {"sequences", 2}, {"pages", 4}, {"max_pages", 2}, {"first", 0},
+             {"window", 0}, {"key_heads", 2}, {"groups", 2},    {"slots", 4}, {"kept", 1},      {"rank", 0}};
 
 static inline int shipped_scalar(const char *name, const size_of *size) {
     for (size_t i = 0; i < sizeof named / sizeof *named; i++)
