@@ -220,13 +220,26 @@ static tvm_status may_be_empty(const tvm_rule *rule) {
                       TVM_DTYPE_TEXT(type));
 }
 
+/* Blocks of one launch pass elements, or those of launches on several devices. */
+static tvm_status reaches_blocks(const tvm_rule *rule, unsigned scope) {
+    if (!tvm_rule_is_given(rule, scope)) return TVM_OK;
+    uint32_t value = tvm_rule_value(rule, scope);
+    if (value == TVM_SCOPE_GPU || value == TVM_SCOPE_SYS) return TVM_OK;
+    return tvm_refuse(rule->why, "scope %s does not reach other blocks, expected gpu or sys",
+                      tvm_scope_names[value]);
+}
+
 tvm_status tvm_rule_PUT_GLOBAL(const tvm_rule *rule) {
+    enum { SCOPE = 2 };
     tvm_status status = may_be_empty(rule);
+    if (status == TVM_OK) status = reaches_blocks(rule, SCOPE);
     return status != TVM_OK ? status : store_global(rule);
 }
 
 tvm_status tvm_rule_TAKE_GLOBAL(const tvm_rule *rule) {
+    enum { SCOPE = 1 };
     tvm_status status = may_be_empty(rule);
+    if (status == TVM_OK) status = reaches_blocks(rule, SCOPE);
     return status != TVM_OK ? status : load(rule);
 }
 

@@ -15,7 +15,7 @@ typedef struct pattern_change {
 
 typedef struct pattern_row {
     const char *name;   /* in fences.def */
-    const char *text;   /* behind .vasm 5, .kernel k( */
+    const char *text;   /* behind .vasm 7, .kernel k( */
     int shared;         /* the byte of shared memory that is watched; -1: none */
     const char *global; /* the tensor of which a byte is watched; NULL: none */
     unsigned at;        /* which one */
@@ -241,6 +241,16 @@ static const pattern_row patterns[] = {
      .global = "y",
      .at = 20,
      .lost = {{"relaxed.gpu", "relaxed.cta"}, {"st.relaxed.gpu", "st"}}},
+    {.name = "EXCHANGE_PEERS",
+     .text = PARAMETERS("f32[256]") BLOCKS
+     "if block.x == 0\nstore-global x[0], alloc-register(f32[128], spatial(128), init 5.0)\n"
+     "put-global y[0], alloc-register(f32[128], spatial(128), init 1.0), scope sys\nelse\n"
+     "put-global y[128], take-global(y[0], spatial(128), scope sys), scope sys\n"
+     "store-global y[0], load-global(x[0], spatial(128))\nend\n",
+     .shared = -1,
+     .global = "x",
+     .at = 20,
+     .lost = {{"relaxed.sys", "relaxed.cta"}, {"fence.acq_rel.sys", NULL}}},
     {.name = "ATOMIC_ORDER",
      .text = "x: global i32[128], y: global i32[129])\n" BLOCKS
              "%one = alloc-register i32[1], replicated(128).local(1), init 1\n"

@@ -52,8 +52,17 @@ typedef struct rounds_row {
 #define MMA_C          "spatial(4, 1).local(1, 8).mma.m16n8k16.C"
 #define BESIDE         "f[block.x - 1, 0]"
 
-#define TAKEN    "%there = take-global y[block.x - 1, 0, 0], auto(16, 8)\n" COUNT("%there", "f32(%i + 1)")
-#define ANSWERED "if %i + 1 < rounds\nput-global y[block.x, 0, 0], %there + 1.0\nend\n"
+/* Pairs of blocks that pass a tile to and fro; scope: what the exchange says behind its operands. */
+#define EXCHANGED(scope)                                                                                            \
+    NONE LOOP "if block.x % 2 == 0\nput-global y[block.x, 0, 0], " TILE("f32(%i + 1)") scope                        \
+        "\nif %i + 1 < rounds\n"                                                                                    \
+        "%back = take-global y[block.x + 1, 0, 0], auto(16, 8)" scope "\n" COUNT(                                   \
+            "%back",                                                                                                \
+            "f32(%i + 2)") "end\nelse\n%there = take-global y[block.x - 1, 0, 0], auto(16, 8)" scope                \
+                           "\n" COUNT(                                                                              \
+                               "%there",                                                                            \
+                               "f32(%i + 1)") "if %i + 1 < rounds\nput-global y[block.x, 0, 0], %there + 1.0" scope \
+                                              "\nend\nend\nend\n" OUT
 
 static const rounds_row rounds_rows[] = {
     {"TEAM_BARRIER", ALONE,
@@ -152,12 +161,8 @@ static const rounds_row rounds_rows[] = {
                ", %i + 1\n" COUNT("load-global(y[block.x - 1, 0, 0], auto(16, 8))",
                                   "f32(%i)") "release-semaphore f[block.x - 1, 1], %i + 1\nend\nend\n" OUT,
      true},
-    {"EXCHANGE", ALONE,
-     NONE LOOP "if block.x % 2 == 0\nput-global y[block.x, 0, 0], " TILE(
-         "f32(%i + 1)") "\nif %i + 1 < rounds\n"
-                        "%back = take-global y[block.x + 1, 0, 0], auto(16, 8)\n" COUNT(
-                            "%back", "f32(%i + 2)") "end\nelse\n" TAKEN ANSWERED "end\nend\n" OUT,
-     true},
+    {"EXCHANGE", ALONE, EXCHANGED(""), true},
+    {"EXCHANGE_PEERS", ALONE, EXCHANGED(", scope sys"), true},
     {"ATOMIC_ORDER", ALONE,
      NONE
      "%one = alloc-register i32[1], replicated(128).local(1), init 1\n"

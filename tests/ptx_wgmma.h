@@ -85,9 +85,10 @@ static inline void ptx_wgmma_wait(ptx_warpgroup *w, uint64_t pending) {
     if (done > w->done) w->done = done;
 }
 
-/* Of the async proxy: what the thread itself wrote. */
+/* Of the async proxy: what the thread itself wrote. Accesses of the generic proxy are in order here as they
+ * are: what a fence of it is for is litmus_model.h's to say. */
 static inline void ptx_fence(ptx_machine *m, const ptx_insn *insn) {
-    if (ptx_is(insn->part[1], "mbarrier_init")) return;
+    if (ptx_is(insn->part[1], "mbarrier_init") || ptx_is(insn->part[1], "acq_rel")) return;
     ptx_must(ptx_is(insn->part[1], "proxy") && ptx_is(insn->part[2], "async"), "ptx: unknown %s", insn->text);
     if (ptx_is(insn->part[3], "global")) return;
     for (size_t i = 0; i < m->written_ever; i++)

@@ -354,7 +354,7 @@ static void show(const litmus_source *threads, unsigned count) {
 START_TEST(a_pattern_has_one_outcome_and_others_without_a_part) {
     const pattern_row *row = &patterns[_i];
     char text[4096];
-    snprintf(text, sizeof text, ".vasm 5\n.kernel k(%s.end\n", row->text);
+    snprintf(text, sizeof text, ".vasm 7\n.kernel k(%s.end\n", row->text);
     tvm_ir_program *program = assemble(text);
     litmus_trace *trace = calloc(1, sizeof *trace);
     litmus_source threads[TRACE_SOURCES];

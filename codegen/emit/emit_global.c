@@ -168,18 +168,24 @@ tvm_status tvm_emit_STORE_GLOBAL(emitter *e, const tvm_insn *insn) {
 
 /* ---- put and take ---- */
 
+static bool is_for_peers(const tvm_operand *scope) {
+    return scope && scope->kind == TVM_OPERAND_CONST && scope->value == TVM_SCOPE_SYS;
+}
+
 /* fence EXCHANGE: an element is there when its word is not zero, so that nothing else needs to be ordered.
  * What is put is taken in the same launch: it stays in the L2 cache, where else it would be written to memory
- * among the reads of what the kernel streams. */
-static void set_exchange(emitter *e, transfer *t) {
+ * among the reads of what the kernel streams. fence EXCHANGE_PEERS: of another device, whose cache has no
+ * such priority for this one's writes. */
+static void set_exchange(emitter *e, transfer *t, const tvm_operand *scope) {
     static const tvm_operand last = {.kind = TVM_OPERAND_CONST, .value = TVM_EVICT_LAST};
-    t->order = ".relaxed.gpu";
-    t->hint = tvm_cache_hint(e, &last);
+    t->order = is_for_peers(scope) ? ".relaxed.sys" : ".relaxed.gpu";
+    if (!is_for_peers(scope)) t->hint = tvm_cache_hint(e, &last);
 }
 
 static void explain_exchange(emitter *e, const transfer *t, const access_plan *plan, unsigned align,
-                             const char *what) {
-    char name[60], refused[200];
+                             const char *verb) {
+    char name[60], refused[200], what[40];
+    snprintf(what, sizeof what, "%s%s.global", verb, t->order);
     tvm_transfer_refusal(t, plan, align, what, refused);
     snprintf(name, sizeof name, "%s.%s%s", what, tvm_access_type(plan->widest),
              tvm_transfer_is_guarded(t) ? " guarded" : "");
@@ -194,8 +200,10 @@ tvm_status tvm_emit_PUT_GLOBAL(emitter *e, const tvm_insn *insn) {
     unsigned align = status == TVM_OK ? store_alignment(&t) : 8;
     if (status == TVM_OK) status = tvm_transfer_plan(e, &t, align, &plan);
     if (status == TVM_OK) {
-        explain_exchange(e, &t, &plan, align, "st.relaxed.gpu.global");
-        set_exchange(e, &t);
+        set_exchange(e, &t, later(e, insn, 1));
+        /* fence EXCHANGE_PEERS: whoever takes this sees that the thread has emptied what it took before */
+        if (is_for_peers(later(e, insn, 1))) tvm_emit(e, "fence.acq_rel.sys;");
+        explain_exchange(e, &t, &plan, align, "st");
         tvm_transfer_keep_owners(e, &t);
     }
     for (uint32_t i = 0; i < plan.count && status == TVM_OK; i++) {
@@ -272,10 +280,10 @@ tvm_status tvm_emit_TAKE_GLOBAL(emitter *e, const tvm_insn *insn) {
     tvm_status status = tvm_transfer_open(e, &t, tvm_operands(e->k->kernel, insn), insn->result, false, NULL);
     if (status == TVM_OK) {
         unsigned align = tvm_transfer_alignment(&t);
-        set_exchange(e, &t);
+        set_exchange(e, &t, later(e, insn, 0));
         status = tvm_transfer_plan(e, &t, align, &plan);
         if (status == TVM_OK) status = take_planned(e, &t, &plan);
-        if (status == TVM_OK) explain_exchange(e, &t, &plan, align, "ld.relaxed.gpu.global");
+        if (status == TVM_OK) explain_exchange(e, &t, &plan, align, "ld");
     }
     tvm_access_plan_free(&plan);
     tvm_transfer_close(&t);

@@ -96,12 +96,23 @@ static void copy_apart(uint8_t *to, int64_t to_step, const uint8_t *from, int64_
         memcpy(to + (size_t)(i * to_step) * bytes, from + (size_t)(i * from_step) * bytes, bytes);
 }
 
+/* Words that other launches access meanwhile, each by one access. */
+static void copy_strong(uint8_t *to, int64_t to_step, const uint8_t *from, int64_t from_step, int64_t count) {
+    for (int64_t i = 0; i < count; i++) {
+        uint32_t word = __atomic_load_n((const uint32_t *)from + i * from_step, __ATOMIC_RELAXED);
+        __atomic_store_n((uint32_t *)to + i * to_step, word, __ATOMIC_RELAXED);
+    }
+}
+
 /* A row of a tile that is being loaded: the fill, what is inside, the fill. Its elements are `step` apart;
  * those that are no whole bytes are next to each other. */
 static void load_row(interp_width w, const uint8_t *container, int64_t element, int64_t step, uint8_t *dense,
                      int64_t extent, int64_t low, int64_t high) {
     fill(w, dense, low);
-    if (step != 1)
+    if (w.strong)
+        copy_strong(dense + (size_t)low * w.bytes, 1, container + (element + low * step) * w.bytes, step,
+                    high - low);
+    else if (step != 1)
         copy_apart(dense + (size_t)low * w.bytes, 1, container + (element + low * step) * w.bytes, step,
                    high - low, w.bytes);
     else if (w.bits == 8 * w.bytes)
@@ -115,7 +126,10 @@ static void load_row(interp_width w, const uint8_t *container, int64_t element, 
 
 static void store_row(interp_width w, uint8_t *container, int64_t element, int64_t step, const uint8_t *dense,
                       int64_t low, int64_t high) {
-    if (step != 1)
+    if (w.strong)
+        copy_strong(container + (element + low * step) * w.bytes, step, dense + (size_t)low * w.bytes, 1,
+                    high - low);
+    else if (step != 1)
         copy_apart(container + (element + low * step) * w.bytes, step, dense + (size_t)low * w.bytes, 1,
                    high - low, w.bytes);
     else if (w.bits == 8 * w.bytes)

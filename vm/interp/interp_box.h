@@ -26,6 +26,7 @@ typedef struct interp_width {
     unsigned bits, bytes;
     interp_loop_function combine; /* of INTERP_COMBINE */
     uint64_t fill;                /* of INTERP_LOAD: the code of elements outside */
+    bool strong; /* other launches access the elements meanwhile, which are whole words of 32 bits */
 } interp_width;
 static inline interp_width interp_width_of(tvm_dtype type) {
     return (interp_width){.type = type, .bits = type.bits, .bytes = tvm_dtype_container(type)};

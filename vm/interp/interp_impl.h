@@ -53,6 +53,7 @@ struct tvm_interp_kernel {
     size_t register_bytes;  /* of the register tensors of a team */
     size_t scratch_bytes;
     bool waits;       /* blocks wait for each other */
+    bool has_peers;   /* and for those of launches on other devices, of which nothing is known here */
     bool in_order;    /* what blocks do depends on their order: they run one after the other */
     bool takes_turns; /* so do some instructions, which say when they do it */
     bool has_roles;

@@ -258,17 +258,28 @@ tvm_status tvm_interp_STORE_GLOBAL(interp_context *context, const interp_insn *i
 
 /* ---- elements that are empty, which is zero bits, or put ---- */
 
+/* scope: where it may stand; launches on other devices take part in an exchange of scope sys. */
+static tvm_status plan_exchange(tvm_interp_kernel *kernel, interp_insn *insn, uint32_t tensor, uint32_t scope,
+                                tvm_diags *diags) {
+    tvm_status status = plan_tile(kernel, insn, tensor, insn->source->count, diags);
+    bool given = scope < insn->source->count && insn->operands[scope].kind == TVM_OPERAND_CONST;
+    if (status != TVM_OK || !given || insn->operands[scope].value != TVM_SCOPE_SYS) return status;
+    ((tile_plan *)insn->plan)->width.strong = true;
+    kernel->has_peers = true;
+    return TVM_OK;
+}
+
 tvm_status tvm_plan_PUT_GLOBAL(tvm_interp_kernel *kernel, interp_insn *insn, tvm_diags *diags) {
-    uint32_t source = insn->operands[after_indices(kernel, insn)].value;
+    uint32_t at = after_indices(kernel, insn), source = insn->operands[at].value;
     tvm_interp_need_scratch(kernel, (size_t)kernel->extents[source] * sizeof(uint32_t));
-    return plan_tile(kernel, insn, source, insn->source->count, diags);
+    return plan_exchange(kernel, insn, source, at + 1, diags);
 }
 
 tvm_status tvm_plan_TAKE_GLOBAL(tvm_interp_kernel *kernel, interp_insn *insn, tvm_diags *diags) {
     uint32_t result = insn->source->result;
     /* taken, and zeros */
     tvm_interp_need_scratch(kernel, (size_t)kernel->extents[result] * 2 * sizeof(uint32_t));
-    return plan_tile(kernel, insn, result, insn->source->count, diags);
+    return plan_exchange(kernel, insn, result, after_indices(kernel, insn), diags);
 }
 
 /* A tile of f32, and its elements on the dense side. */
@@ -304,6 +315,12 @@ static size_t count_inside(const exchange *x) {
     return (size_t)tvm_interp_box_inside(&x->tile.where);
 }
 
+/* What other launches put and take, the sanitizer, which sees this one alone, cannot know. */
+static tvm_status sanitize_exchange(interp_context *context, const interp_insn *insn, const exchange *x,
+                                    sanitize_mode mode) {
+    return x->width.strong ? TVM_OK : sanitize_tile(context, insn, x->tile.where, mode);
+}
+
 tvm_status tvm_interp_PUT_GLOBAL(interp_context *context, const interp_insn *insn) {
     enum { ZERO = 0, NEGATIVE_ZERO = INT32_MIN };
     const tile_plan *plan = insn->plan;
@@ -322,7 +339,7 @@ tvm_status tvm_interp_PUT_GLOBAL(interp_context *context, const interp_insn *ins
     }
     pthread_mutex_unlock(&run->mutex);
     interp_count(context->block, false, false, count_inside(&x), plan->width.bits);
-    if (empty) return sanitize_tile(context, insn, x.tile.where, SANITIZE_PUT);
+    if (empty) return sanitize_exchange(context, insn, &x, SANITIZE_PUT);
     return tvm_interp_fail(context, insn, "%s%s: an element that was put before has not been taken",
                            interp_sigil(context->block->kernel, plan->container),
                            interp_slot_name(context->block->kernel, plan->container));
@@ -355,7 +372,7 @@ tvm_status tvm_interp_TAKE_GLOBAL(interp_context *context, const interp_insn *in
     interp_count(context->block, false, true, count_inside(&x), plan->width.bits);
     interp_count(context->block, false, false, count_inside(&x), plan->width.bits);
     memcpy(interp_tensor(context->block, plan->tensor), x.elements, x.count * sizeof *x.elements);
-    return sanitize_tile(context, insn, x.tile.where, SANITIZE_TAKE);
+    return sanitize_exchange(context, insn, &x, SANITIZE_TAKE);
 }
 
 void tvm_interp_plan_tile(const tvm_interp_kernel *kernel, const tvm_operand *operands, uint32_t first,

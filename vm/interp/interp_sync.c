@@ -5,6 +5,7 @@
 #include "sanitize.h"
 
 #include <inttypes.h>
+#include <time.h>
 
 INTERP_NO_PLAN(RELEASE_SEMAPHORE)
 INTERP_NO_PLAN(LOCK_SEMAPHORE)
@@ -42,10 +43,25 @@ void tvm_interp_changed(interp_run *run) {
     pthread_cond_broadcast(&run->changed);
 }
 
+/* With the mutex held: for a moment, after which what a launch on another device has changed may be seen. */
+static bool sleep_for_peers(interp_run *run) {
+    enum { MOMENT = 20 * 1000, SECOND = 1000 * 1000 * 1000 };
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += MOMENT;
+    if (until.tv_nsec >= SECOND) {
+        until.tv_sec++;
+        until.tv_nsec -= SECOND;
+    }
+    pthread_cond_timedwait(&run->changed, &run->mutex, &until);
+    return true;
+}
+
 /* With the mutex held: until there are more changes than `seen`, or the launch stops; false when all workers
  * would sleep. */
 static bool sleep_until_changed(interp_run *run, uint64_t seen) {
     if (run->changes != seen) return true;
+    if (run->kernel->has_peers) return sleep_for_peers(run);
     bool hope = ++run->waiting < run->working;
     while (hope && run->changes == seen) pthread_cond_wait(&run->changed, &run->mutex);
     return hope;
@@ -62,11 +78,13 @@ bool tvm_interp_sleep(interp_block *block) {
 
 interp_wait tvm_interp_wait(interp_context *context, bool (*ready)(void *data), void *data) {
     interp_run *run = context->block->run;
-    bool hope = true, is_ready = false;
+    bool hope = true, is_ready = false, is_again = false;
     pthread_mutex_lock(&run->mutex);
-    while (hope && !atomic_load(&run->stop) && !(is_ready = ready(data)) && !context->block->running &&
-           context->block->cluster_size == 1)
+    while (hope && !is_again && !atomic_load(&run->stop) && !(is_ready = ready(data)) &&
+           !context->block->running && context->block->cluster_size == 1) {
         hope = sleep_until_changed(run, run->changes);
+        is_again = run->kernel->has_peers; /* whose launches may never end: the limits are asked */
+    }
     bool stops = atomic_load(&run->stop);
     pthread_mutex_unlock(&run->mutex);
     if (!hope) return INTERP_WAIT_HOPELESS;
