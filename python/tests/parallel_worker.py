@@ -24,6 +24,7 @@ def main():
     dist.init_process_group("nccl" if gpus else "gloo", **({"device_id": device} if gpus else {}))
     torch.manual_seed(0)  # the same weights on every rank
     with torch.no_grad():
+        check_all_reduce(device)
         check_layers(device)
         check_model(device, sys.argv[1] if len(sys.argv) > 1 else None)
         check_floats(device)
@@ -67,6 +68,27 @@ def check_layers(device):
             assert torch.equal(
                 pickle.loads(pickle.dumps(row)).linear(x[..., :128].contiguous()), row.linear(x[..., :128])
             )
+
+
+def check_all_reduce(device):
+    """Sums of any length, one after the other, with the bits of a sum in the order of the ranks."""
+    rank, world = dist.get_rank(), dist.get_world_size()
+    reduce = parallel.AllReduce(device=device)
+    for dtype in (torch.float16, torch.bfloat16, torch.float32):
+        for shape in [(1, 64), (3, 1000), (1, 8192), (0, 8), (70, 1024), (7,)]:
+            xs = [torch.randn(shape, generator=torch.Generator().manual_seed(r)).to(device, dtype) for r in range(world)]
+            wanted = sum(x.float() for x in xs).to(dtype)
+            for _ in range(3):
+                assert torch.equal(reduce(xs[rank]), wanted), (dtype, shape)
+    assert reduce.takes(xs[rank].float()) and not reduce.takes(torch.zeros(1 << 20, device=device))
+    for wrong in (torch.zeros(4, dtype=torch.int32, device=device), torch.zeros(4, dtype=torch.float64, device=device)):
+        assert not reduce.takes(wrong)
+        try:
+            reduce(wrong)
+        except TypeError as error:
+            assert str(wrong.dtype) in str(error)
+        else:
+            raise AssertionError("a type was taken that the program does not have")
 
 
 class Block(torch.nn.Module):

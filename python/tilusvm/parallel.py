@@ -19,11 +19,13 @@ from ._torch import torch
 import torch.distributed as dist
 
 from . import ops, quantize
+from ._all_reduce import AllReduce
 from ._expert_parallel import Dispatched, ExpertParallel, shard_experts
 from .experts import MixtureOfExperts
 from .nn import Linear
 
 __all__ = [
+    "AllReduce",
     "ColumnParallelLinear",
     "Dispatched",
     "ExpertParallel",
@@ -139,6 +141,8 @@ class _Parallel(torch.nn.Module):
     def __deepcopy__(self, memo):
         memo[id(self.process_group)] = self.process_group  # a process group has no copies
         memo[id(self)] = made = self.__class__.__new__(self.__class__)
+        if (shared := getattr(self, "all_reduce", None)) is not None:
+            memo[id(shared)] = shared  # nor has memory that other ranks write to
         made.__dict__.update(copy.deepcopy(self.__dict__, memo))
         return made
 
@@ -172,21 +176,27 @@ class RowParallelLinear(_Parallel):
 
     scatter_input: whether x is whole, and each rank takes its part; else x is the rank's part already. reduce_dtype:
     the type in which the ranks' sums are added up, torch.float32, or None for that of x, which is half the traffic.
+    all_reduce: an AllReduce of the process group, for the sums that it takes; None: torch.distributed has all of them.
     """
 
     axis = "in"
 
-    def _options(self, scatter_input=False, reduce_dtype=None):
+    def _options(self, scatter_input=False, reduce_dtype=None, all_reduce=None):
         if reduce_dtype not in (None, torch.float32):
             raise TypeError(f"reduce_dtype must be None or torch.float32, not {reduce_dtype}")
-        self.scatter_input, self.reduce_dtype = scatter_input, reduce_dtype
+        if not isinstance(all_reduce, AllReduce | None):
+            raise TypeError(f"all_reduce must be an AllReduce or None, not {type(all_reduce).__name__}")
+        self.scatter_input, self.reduce_dtype, self.all_reduce = scatter_input, reduce_dtype, all_reduce
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         if self.scatter_input:
             part = self.linear.in_features
             x = x.narrow(-1, part * dist.get_rank(self.process_group), part)
         y = self.linear(x, out_dtype=self.reduce_dtype).contiguous()
-        dist.all_reduce(y, group=self.process_group)
+        if self.all_reduce is not None and self.all_reduce.takes(y):
+            y = self.all_reduce(y)
+        else:
+            dist.all_reduce(y, group=self.process_group)
         return y if self.reduce_dtype is None else y.to(x.dtype)
 
     def extra_repr(self) -> str:
@@ -211,8 +221,9 @@ def parallelize_(
     plan: a mapping of name patterns to "column", "row", "column, gathered" or "row, scattered" for linear layers, and
     "experts" for mixtures, such as {"*.[qkv]_proj": "column", "*.o_proj": "row", "*.experts": "experts"}; the first
     pattern that fits is taken. A model whose tensors are mapped (storage.load without a device) reads its own parts
-    alone.
+    alone. The sums of row layers are those of one AllReduce, where the ranks can have it.
     """
+    all_reduce = None
     for name, module in list(model.named_modules()):
         kind = next((k for p, k in plan.items() if fnmatch.fnmatchcase(name, p)), None)
         if not isinstance(module, (Linear, MixtureOfExperts)) or kind is None:
@@ -221,6 +232,9 @@ def parallelize_(
             kinds = [each for each in _KINDS if (each == "experts") == isinstance(module, MixtureOfExperts)]
             raise ValueError(f"the plan for {name} must be {' or '.join(map(repr, kinds))}, not {kind!r}")
         make, options = _KINDS[kind]
+        if kind.startswith("row"):
+            all_reduce = all_reduce or AllReduce.later(process_group)
+            options = {**options, "all_reduce": all_reduce}
         parent, _, last = name.rpartition(".")
         try:
             setattr(model.get_submodule(parent), last, make(module, process_group, **options))
