@@ -93,7 +93,7 @@ class AllReduce:
         if self.device is None and not torch.compiler.is_compiling():
             self._connect(x.device)
         return (
-            self.inboxes != [] and x.device == self.device and x.dtype in TYPES and x.dtype.is_floating_point and x.dtype.itemsize <= 4
+            bool(self.inboxes) and x.device == self.device and x.dtype in TYPES and x.dtype.is_floating_point and x.dtype.itemsize <= 4
             and x.is_contiguous() and x.numel() * x.element_size() <= MOST_BYTES
         )  # fmt: skip
 
