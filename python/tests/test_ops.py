@@ -396,19 +396,12 @@ def examples():
 NAMES = [
     "matmul_lowbit", "matmul", "rms_norm", "add_rms_norm", "swiglu", "rope", "softmax", "argmax", "sample",
     "probabilities", "accept", "quantize_rows", "embedding", "combine", "attention", "attention_decode", "kv_append",
-    "qkv_append", "route", "bucket", "unpack",
-    "probabilities", "accept", "quantize_rows", "embedding", "attention", "attention_decode", "kv_append", "qkv_append",
-    "gated_rms_norm", "gated_delta_update", "gated_delta_chunks", "gated_delta_states", "state_space", "causal_conv",
-    "unpack",
-    "layer_norm", "column_sums", "rms_norm_backward", "layer_norm_backward", "swiglu_backward", "cross_entropy_rows",
-    "cross_entropy_backward", "embedding_backward", "attention_backward_queries", "attention_backward_keys",
-    "dequantize_rows", "unpack",
-    "probabilities", "accept", "quantize_rows", "embedding", "attention", "attention_decode", "mla_decode", "kv_append", "qkv_append", "unpack",
-    "probabilities", "accept", "quantize_rows", "embedding", "attention", "attention_decode", "mla_decode", "index_scores", "topk_set", "kv_append", "qkv_append", "unpack",
-    "probabilities", "accept", "quantize_rows", "rms_norm_quantized", "add_rms_norm_quantized",
-    "swiglu_quantized", "matmul_scaled", "matmul_lowbit_a8", "embedding", "attention", "attention_decode", "kv_append", "qkv_append", "unpack",
-    "probabilities", "accept", "quantize_rows", "rms_norm_quantized", "add_rms_norm_quantized", "swiglu_quantized",
-    "matmul_scaled", "matmul_lowbit_a8", "embedding", "attention", "attention_decode", "kv_append", "qkv_append",
+    "qkv_append", "route", "bucket", "gated_rms_norm", "gated_delta_update", "gated_delta_chunks",
+    "gated_delta_states", "state_space", "causal_conv", "layer_norm", "column_sums", "rms_norm_backward",
+    "layer_norm_backward", "swiglu_backward", "cross_entropy_rows", "cross_entropy_backward", "embedding_backward",
+    "attention_backward_queries", "attention_backward_keys", "dequantize_rows", "mla_decode", "index_scores",
+    "topk_set", "rms_norm_quantized", "add_rms_norm_quantized", "swiglu_quantized", "matmul_scaled",
+    "matmul_lowbit_a8", "unpack",
 ]  # fmt: skip
 
 

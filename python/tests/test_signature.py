@@ -15,7 +15,6 @@ from tilusvm._registry import FLOATS, ROWS, operator  # noqa: E402
 from tilusvm._signature import _solve  # noqa: E402
 
 NUMBERS = {"/ 32": "/ group", "64]": "head]", "2 * n": "2n", "24]": "experts]"}  # of the examples, in docstrings
-NUMBERS = {"/ 32": "/ group", "64]": "head]", "2 * n": "2n"}  # of the examples, in docstrings
 DELTA = {"64, 128]": "d, dv]", "64]": "d]", "128]": "dv]"}
 OWN_NUMBERS = {
     "gated_delta_update": DELTA, "gated_delta_chunks": DELTA, "gated_delta_states": DELTA,

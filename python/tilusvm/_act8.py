@@ -107,7 +107,10 @@ def pack_strings_a8(strings, n, type, group, activations, *, zeros=False, levels
     return packed
 
 
-def pack_a8(codes, type="u4", group=128, activations=torch.int8, *, zeros=False, levels=False):
+def pack_a8(
+    codes: torch.Tensor, type: str = "u4", group: int = 128, activations: torch.dtype = torch.int8, *,
+    zeros: bool = False, levels: bool = False,
+) -> torch.Tensor:  # fmt: skip
     """Codes of weights, uint8 [k, n], one to a byte, as matmul_lowbit_a8 takes them: uint8 [n / 64, k / 128, ...].
 
     The layout depends on the type of the activations, and on whether there are zero points or levels.

@@ -11,7 +11,7 @@ from ._torch import torch
 import torch.distributed as dist
 
 from . import program
-from ._registry import library
+from ._registry import FLOATS, library
 from ._signature import TYPES
 
 __all__ = ["AllReduce"]
@@ -50,14 +50,16 @@ class AllReduce:
     share. All ranks must call alike, on one stream each. Works in CUDA graphs.
     """
 
-    def __init__(self, process_group=None, device=None):
+    def __init__(
+        self, process_group: dist.ProcessGroup | None = None, device: torch.device | str | None = None
+    ) -> None:
         """Collective: all ranks of the group make one. RuntimeError, on all of them, where they cannot share memory."""
         self._begin(process_group)
         if reason := self._connect(torch.device(device if device is not None else "cpu")):
             raise RuntimeError(f"the ranks cannot share memory: {reason}")
 
     @classmethod
-    def later(cls, process_group=None) -> AllReduce:
+    def later(cls, process_group: dist.ProcessGroup | None = None) -> AllReduce:
         """One that shares memory at the first call of `takes`, on the tensor's device; where the ranks cannot, it takes
         no tensor."""
         made = cls.__new__(cls)
@@ -93,13 +95,13 @@ class AllReduce:
         if self.device is None and not torch.compiler.is_compiling():
             self._connect(x.device)
         return (
-            bool(self.inboxes) and x.device == self.device and x.dtype in TYPES and x.dtype.is_floating_point and x.dtype.itemsize <= 4
-            and x.is_contiguous() and x.numel() * x.element_size() <= MOST_BYTES
+            bool(self.inboxes) and x.device == self.device and x.dtype in FLOATS and x.is_contiguous()
+            and x.numel() * x.element_size() <= MOST_BYTES
         )  # fmt: skip
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         """The sum, a tensor of its own."""
-        if x.dtype not in TYPES or x.dtype.itemsize > 4 or not x.is_floating_point():
+        if x.dtype not in FLOATS:
             raise TypeError(f"x must be a tensor of float16, bfloat16 or float32, not {x.dtype}")
         if x.device != self.device:
             raise ValueError(f"x must be on {self.device}, not on {x.device}")

@@ -48,7 +48,6 @@ from ._linear import (
     gated_delta_update,
     state_space,
 )
-from ._mla import LatentFormat, mla_decode
 from ._mla import LatentFormat, index_scores, mla_decode, topk_set
 from ._registry import FLOATS, HALVES, ROWS, check_row, need, operator
 from ._route import Routes, bucket, route
