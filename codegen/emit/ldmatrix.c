@@ -11,6 +11,7 @@
 
 #include "analysis.h"
 #include "numbers.h"
+#include "own_reads.h"
 
 enum { ROW_BYTES = 16, WORD_BYTES = 4 };
 
@@ -179,7 +180,7 @@ static bool emit_matrices(emitter *e, const char *what, shared_access *access, c
         tvm_layout_map(layout, 0, i, coordinate);
         constant[i] = tvm_shared_linear(tile, coordinate);
     }
-    bool shaped = false, taken = false;
+    bool is_load = strcmp(what, "ldmatrix") == 0, shaped = false, taken = false;
     for (uint32_t form = 0; form < forms && !taken; form++) {
         matrices m = {.what = what,
                       .e = e,
@@ -193,6 +194,10 @@ static bool emit_matrices(emitter *e, const char *what, shared_access *access, c
                       .constant = constant,
                       .transposed = form == 1};
         if (!lanes_match(&m)) continue;
+        /* fence WARP_BARRIER: these are other threads' elements, also where stmatrix stored what is loaded
+         * plainly */
+        if (is_load && !shaped && tvm_reads_own(e->k, tile->index - 1, layout))
+            tvm_emit(e, "bar.warp.sync 0xffffffff;");
         shaped = true;
         if (!words_match(&m)) continue;
         taken = true;
