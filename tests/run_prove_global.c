@@ -441,7 +441,7 @@ typedef struct shipped_program {
 
 static const shipped_program programs[] = {
     {"argmax.vasm", 5, 5, 0, 0},
-    {"attention.vasm", 13, 0, 0, 0},
+    {"attention.vasm", 18, 0, 0, 0},
     {"attention_backward.vasm", 20, 0, 0, 0},
     {"attention_decode.vasm", 7, 0, 7, 0},
     {"attention_merge.vasm", 6, 6, 0, 0},
@@ -459,9 +459,9 @@ static const shipped_program programs[] = {
     {"kv_append.vasm", 2, 0, 1, 0},
     {"layer_norm.vasm", 11, 11, 0, 0},
     {"layer_norm_backward.vasm", 7, 7, 0, 0},
-    {"matmul.vasm", 9, 9, 0, 0},
+    {"matmul.vasm", 11, 11, 0, 0},
     {"matmul_lowbit_a8.vasm", 6, 6, 0, 0},
-    {"matmul_lowbit_u4.vasm", 52, 36, 0, 0},
+    {"matmul_lowbit_u4.vasm", 60, 36, 0, 0},
     {"matmul_scaled.vasm", 7, 7, 0, 0},
     {"matmul_simple.vasm", 2, 2, 0, 1},
     {"matmul_u3.vasm", 2, 2, 0, 0},

@@ -94,18 +94,21 @@ static void add_one(tvm_text *out, const char *path, const char *header, const c
     free(signature);
 }
 
-/* The program's header, or that of the file that it is made of. */
-static char *header_of(const char *text) {
-    char part[256], path[5000];
+/* The program's header, or where it does not say what NAME takes that of the file that the program is made
+ * of. */
+static char *header_of(const char *text, const char *name) {
+    char part[256], path[5000], *own = signature_of(text, name);
     const char *include = strstr(text, "\n.include \"");
-    if (strstr(text, "\n.kernel ") != NULL || include == NULL) return strdup(text);
+    free(own);
+    if (own != NULL || include == NULL) return strdup(text);
     snprintf(part, sizeof part, "%.*s", (int)strcspn(include + 11, "\""), include + 11);
     return file_text(program_path(part, path));
 }
 
 static void check_program(const char *path, const char *define) {
     tvm_ir_program *program = assemble_file(path, define);
-    char *text = file_text(path), *header = header_of(text);
+    uint32_t named = program->entry_count > 0 ? program->entries[0].head.name : program->kernels[0].name;
+    char *text = file_text(path), *header = header_of(text, tvm_string(program, named));
     const char *version = strstr(text, "\n.vasm ");
     tvm_text all = {0};
     tvm_text_add(&all, "%.*s\n.vasm %d\n%s", (int)(version - text), text, TVM_LANGUAGE_VERSION,
