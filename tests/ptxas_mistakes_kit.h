@@ -33,6 +33,7 @@ typedef struct scan_line {
     bool is_guarded, is_opaque; /* opaque: several instructions */
     uint32_t first, count;      /* operands */
     int before;                 /* the line that assigned its first result before it */
+    int from, wait; /* the line that assigned what its result is the same as; the last wait before it */
 } scan_line;
 
 typedef struct ptx_scan {
@@ -42,7 +43,7 @@ typedef struct ptx_scan {
     size_t line_count, line_room, operand_count, operand_room;
     int *assigned[SCAN_CLASSES];
     size_t assigned_room[SCAN_CLASSES];
-    int wgmma, wait; /* the last wgmma behind the last fence, and the last wait for one */
+    int wgmma, wait; /* the last wgmma behind the last fence, and the last wait for wgmma */
 } ptx_scan;
 
 static inline void *scan_room(void *array, size_t *room, size_t need, size_t size) {
@@ -100,7 +101,7 @@ static inline void scan_read_operands(ptx_scan *s, scan_line *line, const char *
 
 /* False: no instruction. */
 static inline bool scan_read_line(ptx_scan *s, const char *at, const char *end, scan_line *line) {
-    *line = (scan_line){.before = SCAN_NONE};
+    *line = (scan_line){.before = SCAN_NONE, .from = SCAN_NONE, .wait = SCAN_NONE};
     while (at < end && (*at == '\t' || *at == ' ')) at++;
     if (at < end && *at == '@') {
         line->is_guarded = true;
@@ -244,15 +245,47 @@ static inline bool has_WGMMA_ALIKE(const ptx_scan *s, const scan_line *line) {
            scan_may_be_alike(s, line, other);
 }
 
+/* Is the operand a constant that the operation on integers leaves the other one as it is with? */
+static inline bool scan_is_neutral(const scan_line *line, const scan_operand *o) {
+    static const struct {
+        const char *op;
+        uint32_t constant;
+    } neutral[] = {{"or.b32", 0},           {"xor.b32", 0},    {"add.u32", 0},   {"add.s32", 0},
+                   {"sub.u32", 0},          {"sub.s32", 0},    {"shl.b32", 0},   {"shr.", 0},
+                   {"and.b32", UINT32_MAX}, {"mul.lo.u32", 1}, {"mul.lo.s32", 1}};
+    if (o == NULL || !(isdigit((unsigned char)*o->at) || *o->at == '-')) return false;
+    for (size_t i = 0; i < sizeof neutral / sizeof *neutral; i++)
+        if (scan_op_starts(line, neutral[i].op))
+            return (uint32_t)strtol(o->at, NULL, 0) == neutral[i].constant;
+    return false;
+}
+
+/* What the line's result is the same as, if that is known: a register that it moves, or that an operation
+ * leaves as it is. */
+static inline const scan_operand *scan_kept(const ptx_scan *s, const scan_line *line) {
+    unsigned results, count;
+    scan_group(s, line, 0, &results);
+    const scan_operand *x = scan_group(s, line, 1, &count), *y = scan_group(s, line, 2, NULL);
+    if (line->is_opaque || results != 1 || count != 1) return NULL;
+    if (scan_op_starts(line, "mov.") || scan_is_neutral(line, y)) return x;
+    return scan_op_starts(line, "sub.") || scan_op_starts(line, "sh") || !scan_is_neutral(line, x) ? NULL : y;
+}
+
+/* Is what the line has assigned, but for moves, of before a wait that one of the moves is behind? */
+static inline bool scan_is_moved_past_wait(const ptx_scan *s, int at) {
+    for (; at != SCAN_NONE; at = s->lines[at].from) {
+        int from = s->lines[at].from;
+        if (from != SCAN_NONE && from < s->lines[at].wait && !scan_moves_constant(s, &s->lines[from]))
+            return true;
+    }
+    return false;
+}
+
 static inline bool has_WGMMA_JOINED(const ptx_scan *s, const scan_line *line) {
-    if (s->wait == SCAN_NONE || !scan_is_wgmma_of_registers(s, line)) return false;
+    if (!scan_is_wgmma_of_registers(s, line)) return false;
     for (uint32_t i = 0; i < line->count; i++) {
         const scan_operand *o = &s->operands[line->first + i];
-        int moved = o->group == 1 ? scan_assigned_at(s, o) : SCAN_NONE;
-        if (moved < s->wait || !scan_op_starts(&s->lines[moved], "mov.")) continue;
-        int computed = scan_assigned_at(s, scan_group(s, &s->lines[moved], 1, NULL));
-        if (computed != SCAN_NONE && computed < s->wait && !scan_moves_constant(s, &s->lines[computed]))
-            return true;
+        if (o->group == 1 && scan_is_moved_past_wait(s, scan_assigned_at(s, o))) return true;
     }
     return false;
 }
@@ -344,6 +377,8 @@ static inline const char *scan_judge_line(ptx_scan *s, scan_line line) {
     const tvm_ptxas_mistake *rows = tvm_ptxas_mistakes(&count);
     const char *found = NULL;
     s->lines = scan_room(s->lines, &s->line_room, s->line_count + 1, sizeof *s->lines);
+    line.wait = s->wait;
+    line.from = scan_assigned_at(s, scan_kept(s, &line));
     s->lines[s->line_count] = line;
     for (size_t i = 0; i < count && found == NULL; i++)
         if (scan_detector_of(i)(s, &line)) found = rows[i].name;

@@ -440,20 +440,91 @@ START_TEST(what_does_not_depend_runs_beside) {
 }
 END_TEST
 
-/* In a loop ptxas would take the registers of %w for the product of which %w is a view while wgmma still
- * reads them.
+/* What %t times 3 becomes %w by: moves alone. In a loop ptxas would take the registers of %w for the product,
+ * while wgmma still reads them.
  */
+#define TURN(MOVES)                                                                                          \
+    COPY_X LOAD_A LOAD_C                                                                                     \
+        "for %i = 0 to some\n%t = load-global ga[0, 0], A\n%scaled = mul %t, 3\n" MOVES MMA(                 \
+            "%acc", "0", "0", "%acc") "end\nstore-global gy[0, 0], %acc\n"
+static const char *const moved[] = {
+    TURN("%w = view %scaled, T, A\n"),
+    TURN("%view = view %scaled, u16, A\n%none = view %t, u16, A\n%w = view %view, T, A\n"),
+    TURN("%left = slice %scaled, [0, 0], [M, K / 2]\n%right = slice %scaled, [0, K / 2], [M, K / 2]\n"
+         "%w = concat %left, %right, axis 1, layout A\n"),
+    TURN("%left = slice %scaled, [0, 0], [M, K / 2]\n%w = insert %scaled, %left, [0, 0]\n"),
+    TURN("%turned = transpose %scaled\n%w = transpose %turned\n"),
+    TURN(
+        "if %i == 1\n%w = view %scaled, T, A\nelse\n%other = reshape %scaled, [M, K]\n%w = view %other, T, A\nend\n"),
+    TURN(
+        "%view = view %scaled, u32, spatial(32 * W).local(K / 4)\n%cast = cast %view, i32\n%same = %cast + 0\n"
+        "%all = %same & 0xffffffff\n%w = view %all, T, A\n"),
+    /* a turn before */
+    COPY_X LOAD_A LOAD_C
+    "%t = load-global ga[0, 0], A\n%scaled = mul %t, 3\nfor %i = 0 to some\n"
+    "%w = view %scaled, T, A\n" MMA(
+        "%acc", "0", "0",
+        "%acc") "%t = load-global ga[0, 0], A\n"
+                "%scaled = mul %t, 3\nif %i == 7\ncontinue\nend\nend\nstore-global gy[0, 0], %acc\n",
+};
+
+/* The text of the kernel's loop. */
+static char *loop_of(const char *ptx) {
+    for (const char *head = ptx; (head = strstr(head, "\n$L")) != NULL; head++) {
+        char back[32];
+        snprintf(back, sizeof back, "bra.uni %.*s;", (int)strcspn(head + 1, ":"), head + 1);
+        const char *end = strstr(head, back);
+        if (end != NULL) return strndup(head, (size_t)(end - head));
+    }
+    ck_abort_msg("no loop in:\n%s", ptx);
+}
+
+/* Of two turns, one behind the other. */
+static bool waits_before(const char *turn, const char *what) {
+    char *turns = NULL;
+    ck_assert_int_gt(asprintf(&turns, "%s%s", turn, turn), 0);
+    const char *at = turns, *end = turns + strlen(turn);
+    for (const char *c = at; (c = strstr(c, "wgmma.commit_group")) != NULL && c < end; c++) at = c;
+    const char *wait = strstr(at, "wgmma.wait_group.sync.aligned 0;"), *found = strstr(at, what);
+    bool waits = wait != NULL && found != NULL && wait < found;
+    free(turns);
+    return waits;
+}
+
+static double three_times_plus_c_thrice(const shape *at, unsigned m, unsigned r) {
+    return 9 * product(at, m, r) + (double)o.c[m * at->n * at->products + r];
+}
+
 START_TEST(what_becomes_an_operand_is_computed_after_the_wait) {
     static const shape at = {"f16", 4, 16, 64, 1, 1};
-    static const char body[] = COPY_X LOAD_A LOAD_C
-        "for %i = 0 to some\n%t = load-global ga[0, 0], A\n%scaled = mul %t, 3\n%w = view %scaled, T, A\n" MMA(
-            "%acc", "0", "0", "%acc") "end\nstore-global gy[0, 0], %acc\n";
+    tvm_ir_program *program = assemble(&at, moved[_i]);
+    tvm_module *module = translate(program, "sm_90a");
+    char *turn = loop_of(module->ptx);
+    ck_assert_msg(waits_before(turn, "mul.rn.f16x2"), "%s", moved[_i]);
+    ck_assert(!waits_before(turn, "ld.global"));
+    make_operands(&at);
+    run(module, 3);
+    compare(&at, moved[_i], "sm_90a", three_times_plus_c_thrice);
+    check_compiled(moved[_i], module);
+    free(turn);
+    tvm_module_free(module);
+    tvm_ir_program_free(program);
+}
+END_TEST
+
+/* A variable that becomes one operand and then another: what becomes the one need not wait for the product of
+ * the other.
+ */
+START_TEST(what_becomes_another_operand_runs_beside) {
+    static const shape at = {"f16", 4, 16, 64, 1, 1};
+    static const char body[] =
+        COPY_X LOAD_C "%t = load-global ga[0, 0], A\n%s = %t * 3\n%w = view %s, T, A\n" MMA(
+            "%acc", "0", "0",
+            "%acc") "%s = %t * 5\n%v = view %s, T, A\n"
+                    "%acc = mma %v, %sx[0, 0], %acc, transpose_b\nstore-global gy[0, 0], %acc\n";
     tvm_ir_program *program = assemble(&at, body);
     tvm_module *module = translate(program, "sm_90a");
-    const char *product = strstr(module->ptx, "wgmma.fence"),
-               *wait = strstr(module->ptx, "wgmma.wait_group.sync.aligned 0;"),
-               *multiply = strstr(module->ptx, "mul.rn.f16x2");
-    ck_assert(product && wait && multiply && wait < multiply && multiply < product);
+    ck_assert(runs_beside(module->ptx, "0x4500"));
     tvm_module_free(module);
     tvm_ir_program_free(program);
 }
@@ -528,7 +599,9 @@ int main(void) {
     TCase *tests = tcase_create("wgmma");
     tcase_add_loop_test(tests, products_are_right, 0, ROWS);
     tcase_add_test(tests, what_does_not_depend_runs_beside);
-    tcase_add_test(tests, what_becomes_an_operand_is_computed_after_the_wait);
+    tcase_add_loop_test(tests, what_becomes_an_operand_is_computed_after_the_wait, 0,
+                        sizeof moved / sizeof *moved);
+    tcase_add_test(tests, what_becomes_another_operand_runs_beside);
     tcase_add_test(tests, operands_that_take_turns_are_computed_beside_whole_products);
     tcase_add_test(tests, what_each_warp_stored_itself_is_seen);
     tcase_add_test(tests, a_warp_shares_beside_a_product);

@@ -60,6 +60,28 @@ static const sample samples[] = {
      "setp.eq.b32 %p0, 0, 0;\n" FENCE PRODUCT("%f0", "%w0", "%rd1") PRODUCT("%f4", "%w4", "%rd1")},
     {"wgmma-joined", "sm_90a",
      "mul.rn.f16x2 %w4, %w5, %w6;\n" WAIT "mov.b32 %w0, %w4;\n" FENCE PRODUCT("%f0", "%w0", "%rd1")},
+    {"wgmma-joined", "sm_90a",
+     "mul.rn.f16x2 %w4, %w5, %w6;\n" WAIT
+     "mov.b32 %w7, %w4;\nmov.b32 %w0, %w7;\n" FENCE PRODUCT("%f0", "%w0", "%rd1")},
+    {"wgmma-joined", "sm_90a",
+     "mul.rn.f16x2 %w4, %w5, %w6;\nmov.b32 %w7, %w4;\n" WAIT
+     "mov.b32 %w0, %w7;\n" FENCE PRODUCT("%f0", "%w0", "%rd1")},
+    {"wgmma-joined", "sm_90a",
+     "mul.rn.f16x2 %w4, %w5, %w6;\n" WAIT "mov.b32 %w0, %w4;\n" WAIT FENCE PRODUCT("%f0", "%w0", "%rd1")},
+    {"wgmma-joined", "sm_90a",
+     "mul.rn.f16x2 %w4, %w5, %w6;\n" WAIT
+     "mov.b32 %w0, %w4;\nmov.b32 %w4, 0;\n" FENCE PRODUCT("%f0", "%w0", "%rd1")},
+    {"wgmma-joined", "sm_90a",
+     "mul.rn.f16x2 %w4, %w5, %w6;\n" WAIT "or.b32 %w0, 0x0, %w4;\n" FENCE PRODUCT("%f0", "%w0", "%rd1")},
+    {"wgmma-joined", "sm_90a",
+     "mul.rn.f16x2 %w4, %w5, %w6;\n" WAIT
+     "and.b32 %w0, %w4, 0xffffffff;\n" FENCE PRODUCT("%f0", "%w0", "%rd1")},
+    {NULL, "sm_90a",
+     "mul.rn.f16x2 %w4, %w5, %w6;\n" WAIT "sub.u32 %w0, 0x0, %w4;\n" FENCE PRODUCT("%f0", "%w0", "%rd1")},
+    {NULL, "sm_90a",
+     "mul.rn.f16x2 %w4, %w5, %w6;\n" WAIT "or.b32 %w0, %w4, %w5;\n" FENCE PRODUCT("%f0", "%w0", "%rd1")},
+    {NULL, "sm_90a",
+     "cvt.rn.f16.f32 %h4, %f5;\n" WAIT "mov.b32 %w0, {%h4, %h4};\n" FENCE PRODUCT("%f0", "%w0", "%rd1")},
     {NULL, "sm_90a",
      WAIT "mul.rn.f16x2 %w4, %w5, %w6;\nmov.b32 %w0, %w4;\n" FENCE PRODUCT("%f0", "%w0", "%rd1")},
     {NULL, "sm_90a", WAIT "mul.rn.f16x2 %w0, %w5, %w6;\n" FENCE PRODUCT("%f0", "%w0", "%rd1")},

@@ -31,7 +31,7 @@ typedef struct shape {
 } shape;
 
 static const char prologue[] =
-    ".vasm 2\n"
+    ".vasm 3\n"
     ".const T = %s, W = %u, N = %u, K = %u, R = %u, F = %u, M = 16 * W * F\n"
     ".layout A = spatial(W, 1).column_local(F, K / 16).mma.m16n8k16.A\n"
     ".layout B = replicated(W, 2).local(K / 16, N / 8).mma.m16n8k16.B\n"

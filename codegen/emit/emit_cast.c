@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "cast_move.h"
 #include "groups.h"
 #include "emit_lookup.h"
 #include "emit_packed.h"
@@ -24,11 +25,9 @@ typedef struct cast_work {
 static const char *refuse_move(const emitter *e, const void *work) {
     (void)e;
     const cast_work *w = work;
+    if (tvm_cast_keeps_bits(w->from, w->to, w->lowbit) && w->from_packing == w->to_packing) return NULL;
     bool integers = tvm_dtype_is_integer(w->from) && tvm_dtype_is_integer(w->to);
-    bool saturates = w->to.bits < 8 || (w->to.bits == 8 && w->lowbit);
-    if (w->from_packing != w->to_packing) return integers ? "another packing" : "";
-    if (integers && w->from.bits == w->to.bits && (!saturates || w->from.kind == w->to.kind)) return NULL;
-    return "";
+    return integers && w->from_packing != w->to_packing ? "another packing" : "";
 }
 
 static bool emit_move(emitter *e, void *work) {

@@ -37,10 +37,18 @@ struct wgmma_plan {
     bool used;         /* in this kernel */
     struct wait_set
         *heads; /* by instruction that opens a loop: what may be unfinished at its head; or NULL */
+    uint8_t **makers; /* wgmma_makers.c: by variable that is the a of a product, of each instruction 1 where
+                         it makes it; of others NULL */
 };
 
 /* Have the two, each the first of those that a wgmma does, the same sums in the same places? */
 bool tvm_wgmma_same_sums(const kernel_state *k, const product *p, const product *other);
+
+/* Finds what makes the a of each product, once it is known which are done. */
+tvm_status tvm_wgmma_find_makers(kernel_state *k);
+/* Does the instruction make the a of p, which is in registers? */
+bool tvm_wgmma_makes_a(const kernel_state *k, const tvm_insn *insn, const product *p);
+void tvm_wgmma_free_makers(kernel_state *k);
 
 static inline const mma_operands *operands_of(const kernel_state *k, const product *p) {
     return tvm_mma_operands_of(k, &k->kernel->insns[p->mma]);

@@ -287,6 +287,7 @@ tvm_status tvm_wgmma_find(kernel_state *k) {
 void tvm_wgmma_free(kernel_state *k) {
     if (!k->wgmma) return;
     for (uint32_t i = 0; i < k->wgmma->count; i++) products_free(&k->wgmma->products[i].all);
+    tvm_wgmma_free_makers(k);
     free(k->wgmma->products);
     free(k->wgmma->role);
     free(k->wgmma->product);

@@ -1,9 +1,10 @@
-/* What waits for wgmma: what reads or assigns the sums of one that may not have finished, or assigns or
- * writes what it reads. Groups finish in order, so to wait for a product is to wait until at most as many
- * groups are unfinished as have been committed after its own. How many these are may depend on the path: what
- * is kept of each product is the least number of groups from its last one on, its age. Ages flow along the
- * instructions; where paths meet, the lower one holds. At a loop's head what its turns leave unfinished must
- * be known before the body is emitted: a pass over the kernel finds it, as the solution of the same flow.
+/* What waits for wgmma: what reads or assigns the sums of one that may not have finished, or writes what it
+ * reads, or makes its a (wgmma_makers.c). Groups finish in order, so to wait for a product is to wait until
+ * at most as many groups are unfinished as have been committed after its own. How many these are may depend
+ * on the path: what is kept of each product is the least number of groups from its last one on, its age. Ages
+ * flow along the instructions; where paths meet, the lower one holds. At a loop's head what its turns leave
+ * unfinished must be known before the body is emitted: a pass over the kernel finds it, as the solution of
+ * the same flow.
  *
  * A product is one group. Where its a is computed right before it (is_paced), each step of k is one, and all
  * but the latest group are waited for: ptxas then computes a's fragments of the next step while the tensor
@@ -64,18 +65,6 @@ static bool is_sums_of(const kernel_state *k, const product *p, uint32_t slot) {
     return false;
 }
 
-/* Do the instructions right behind only make another view of the result, at last in the slot? ptxas gives
- * both the same registers, so that what computes the result is what writes the slot. */
-static bool becomes(const kernel_state *k, const tvm_insn *insn, uint32_t slot) {
-    const tvm_insn *end = k->kernel->insns + k->kernel->insn_count, *next = insn + 1;
-    for (uint32_t value = insn->result; value != TVM_NONE && next < end && next->op == TVM_OP_VIEW; next++) {
-        if (tvm_operands(k->kernel, next)[0].value != value) return false;
-        value = next->result;
-        if (value == slot) return true;
-    }
-    return false;
-}
-
 /* Must another instruction wait for p? */
 static bool waits_for(const kernel_state *k, const tvm_insn *insn, const product *p) {
     const tvm_op_info *info = tvm_op(insn->op);
@@ -86,8 +75,8 @@ static bool waits_for(const kernel_state *k, const tvm_insn *insn, const product
     if (info->class >= TVM_CLASS_LOOP && info->class <= TVM_CLASS_JUMP && insn->result == TVM_NONE)
         return false;
     if (info->class != TVM_CLASS_LOOP && !(info->traits & TVM_TRAIT_BESIDE)) return true;
-    if (!p->all.a_is_shared && becomes(k, insn, o->a)) return true;
-    if (insn->result == o->a || (insn->result != TVM_NONE && is_sums_of(k, p, insn->result))) return true;
+    if (tvm_wgmma_makes_a(k, insn, p) || (insn->result != TVM_NONE && is_sums_of(k, p, insn->result)))
+        return true;
     /* it would load its a to where that of p is */
     if (k->mma[insn - k->kernel->insns] && tvm_mma_operands_of(k, insn)->mma.a.is_shared &&
         tvm_mma_operands_of(k, insn)->a == o->a)
@@ -107,6 +96,7 @@ static bool follows(const kernel_state *k, const product *q, const product *p) {
     bool in_order = tvm_wgmma_same_sums(k, q, p);
     for (const product *of = q; of < q + q->joined; of++) {
         uint32_t c = operands_of(k, of)->mma.c, result = slot_sums(k, of);
+        if (tvm_wgmma_makes_a(k, &k->kernel->insns[of->mma], p)) return true;
         if (in_order && c == result) continue;
         if (is_sums_of(k, p, c) || is_sums_of(k, p, result)) return true;
     }
@@ -192,6 +182,8 @@ tvm_status tvm_wgmma_plan_waits(kernel_state *k) {
                              .leave_role = leave_role};
     struct wgmma_plan *s = k->wgmma;
     if (!s->used) return TVM_OK;
+    tvm_status status = tvm_wgmma_find_makers(k);
+    if (status != TVM_OK) return status;
     s->heads = calloc(k->kernel->insn_count + (size_t)1, sizeof *s->heads);
     return s->heads && tvm_paths_walk(&paths) ? TVM_OK : tvm_diag_no_memory(k->diags);
 }
