@@ -56,7 +56,8 @@ static inline const char *trace_name(const ptx_insn *insn, char name[128]) {
 /* ---- places ---- */
 
 static inline uint64_t trace_address(const ptx_machine *m, const ptx_operand *o, unsigned t, unsigned width) {
-    return ptx_mask(ptx_get(m, o->reg[0], t) + o->value, width);
+    uint64_t address = ptx_mask(ptx_get(m, o->reg[0], t) + o->value, width);
+    return width == 32 ? ptx_near(m, address) : address;
 }
 
 /* The name of bytes of shared memory of the cluster: "d@1", if the watched one is among them, or "-". */

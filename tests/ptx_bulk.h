@@ -133,6 +133,7 @@ static inline void ptx_bulk_start(ptx_machine *m, const ptx_insn *insn, unsigned
                                   ptx_machine *to) {
     const ptx_operand *source = &insn->operand[1];
     uint64_t address = ptx_mask(ptx_get(m, insn->operand[0].reg[0], t) + insn->operand[0].value, 32);
+    address = ptx_near(m, address);
     const ptx_tensor_map *map = (const ptx_tensor_map *)(uintptr_t)ptx_get(m, source->reg[0], t);
     uint32_t bytes = ptx_box_elements(map) * map->element_bytes;
     ptx_bulk_check(insn, t, map, source->count - 1, address);
@@ -166,6 +167,7 @@ static inline void ptx_bulk_move(ptx_machine *m, const ptx_insn *insn, unsigned 
              insn->text);
     bool is_global = ptx_is(insn->part[4], "global");
     uint64_t from = ptx_mask(ptx_get(m, source->reg[0], t) + source->value, is_global ? 64 : 32);
+    if (!is_global) from = ptx_near(m, from);
     uint32_t bytes = (uint32_t)ptx_operand_value(m, &insn->operand[2], t);
     ptx_must((to | from | bytes) % 16 == 0 && bytes > 0, "ptx: a copy of no whole 16 bytes: %s", insn->text);
     ptx_must(to >= PTX_SHARED_BASE && to + bytes <= PTX_SHARED &&
@@ -185,7 +187,7 @@ static inline void ptx_bulk_move(ptx_machine *m, const ptx_insn *insn, unsigned 
  * and .add before .tile. What the copy engine reads must be visible to it and to the thread. */
 static inline void ptx_bulk_store_start(ptx_machine *m, const ptx_insn *insn, unsigned t) {
     const ptx_operand *target = &insn->operand[0], *source = &insn->operand[1];
-    uint64_t address = ptx_mask(ptx_get(m, source->reg[0], t) + source->value, 32);
+    uint64_t address = ptx_near(m, ptx_mask(ptx_get(m, source->reg[0], t) + source->value, 32));
     const ptx_tensor_map *map = (const ptx_tensor_map *)(uintptr_t)ptx_get(m, target->reg[0], t);
     uint32_t bytes = ptx_box_elements(map) * map->element_bytes;
     ptx_bulk_check(insn, t, map, target->count - 1, address);

@@ -8,14 +8,12 @@
 #include "ptx_arithmetic.h"
 #include "ptx_state.h"
 
-/* An address that mapa makes has 1 + the rank above its own bits. */
-enum { PTX_FAR_SHIFT = 24 };
-
 static inline uint64_t ptx_mapa(const ptx_machine *m, const ptx_insn *insn, uint64_t address, uint64_t rank) {
     ptx_must(rank < m->peer_count, "ptx: the cluster has no block %u: %s", (unsigned)rank, insn->text);
+    address = ptx_near(m, address);
     ptx_must(address >> PTX_FAR_SHIFT == 0, "ptx: mapa of an address that is another block's: %s",
              insn->text);
-    return address | (rank + 1) << PTX_FAR_SHIFT;
+    return address | ptx_far_bits(m, rank);
 }
 
 /* The block that an address is of, and the address there. */

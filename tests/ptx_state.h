@@ -109,7 +109,7 @@ static inline ptx_operand ptx_read_operand(const ptx_machine *m, const char *tex
     else if (text[0] == '$')
         o = (ptx_operand){.kind = PTX_LABEL, .value = strtoull(text + 2, NULL, 10)};
     else if (strcmp(text, "tvm_smem") == 0)
-        o.value = PTX_SHARED_BASE;
+        o.kind = PTX_SHARED_WINDOW;
     else if (strncmp(text, "%tid.", 5) == 0)
         o = (ptx_operand){.kind = PTX_TID, .value = (uint64_t)(text[5] - 'x')};
     else if (strcmp(text, "%laneid") == 0)
@@ -330,6 +330,18 @@ static inline void ptx_set(ptx_machine *m, uint32_t number, unsigned t, uint64_t
     m->regs[(size_t)number * m->threads + t] = ptx_mask(value, ptx_width(m, number));
 }
 
+/* What an address in the shared memory of a block of a cluster has above its own bits: 1 + the rank, that of
+ * the first block, too; on a GPU the rank. */
+static inline uint64_t ptx_far_bits(const ptx_machine *m, uint64_t rank) {
+    return m->peer_count ? (rank + 1) << PTX_FAR_SHIFT : 0;
+}
+
+/* Of an address in the block's own shared memory: without them. */
+static inline uint64_t ptx_near(const ptx_machine *m, uint64_t address) {
+    uint64_t far = ptx_far_bits(m, m->rank);
+    return far && address >> PTX_FAR_SHIFT == far >> PTX_FAR_SHIFT ? address - far : address;
+}
+
 static inline uint64_t ptx_operand_value(const ptx_machine *m, const ptx_operand *o, unsigned t) {
     switch (o->kind) {
     case PTX_REG:
@@ -346,6 +358,8 @@ static inline uint64_t ptx_operand_value(const ptx_machine *m, const ptx_operand
         return m->place[o->value];
     case PTX_CLUSTER_RANK:
         return m->rank;
+    case PTX_SHARED_WINDOW:
+        return PTX_SHARED_BASE | ptx_far_bits(m, m->rank);
     case PTX_PARAM:
         return m->params[o->value];
     case PTX_GROUP: {
@@ -400,6 +414,7 @@ static inline uint8_t *ptx_address(ptx_machine *m, const ptx_insn *insn, const p
     uint64_t address = ptx_mask(ptx_get(m, o->reg[0], t) + o->value, ptx_width(m, o->reg[0]));
     ptx_must(address % bytes == 0, "ptx: misaligned address in thread %u: %s", t, insn->text);
     if (!shared) return (uint8_t *)(uintptr_t)address;
+    address = ptx_near(m, address);
     ptx_must(address >= PTX_SHARED_BASE && address + bytes <= PTX_SHARED,
              "ptx: thread %u: %llx is outside of shared memory: %s", t, (unsigned long long)address,
              insn->text);

@@ -256,7 +256,7 @@ static inline ptx_matrix ptx_tensor_descriptor(const ptx_insn *insn, uint64_t d,
              "ptx: a descriptor of something else, %llx: %s", (unsigned long long)d, insn->text);
     /* The base offset is 0: the swizzle's pattern begins at a multiple of its period. */
     ptx_must(x.width == 16 || (x.start % (8 * x.width) < x.width && x.stride % (8 * x.width) == 0 &&
-                               (!transposed || x.leading % (8 * x.width) == 0)),
+                               (transposed ? x.leading % (8 * x.width) == 0 : x.leading == 16)),
              "ptx: a matrix does not begin in the first of eight rows, %x: %s", x.start, insn->text);
     return x;
 }

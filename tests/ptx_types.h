@@ -20,10 +20,11 @@ enum {
     PTX_WARPGROUPS = 8,
     PTX_GROUP_THREADS = 128, /* of a warpgroup */
     PTX_MBARRIERS = 128,
-    PTX_BULK = 256,    /* copies under way */
-    PTX_ENGINE = 2048, /* writers from there on are the copy engine, by the number of the copy's mbarrier */
-    PTX_NAMED = 16,    /* barriers of bar */
-    PTX_PEERS = 16,    /* blocks of a cluster */
+    PTX_BULK = 256,     /* copies under way */
+    PTX_ENGINE = 2048,  /* writers from there on are the copy engine, by the number of the copy's mbarrier */
+    PTX_NAMED = 16,     /* barriers of bar */
+    PTX_PEERS = 16,     /* blocks of a cluster */
+    PTX_FAR_SHIFT = 24, /* from this bit on an address in shared memory says which block of the cluster */
     PTX_SHARED = 228 << 10,
     PTX_SHARED_BASE = 1 << 10
 };
@@ -41,6 +42,7 @@ typedef enum ptx_kind {
     PTX_NCTAID,
     PTX_CLUSTER_CTAID, /* of the block in its cluster */
     PTX_CLUSTER_RANK,
+    PTX_SHARED_WINDOW,
     PTX_PARAM
 } ptx_kind;
 

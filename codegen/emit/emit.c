@@ -374,6 +374,14 @@ reg tvm_shared_base(emitter *e) {
     return tvm_pure(e, 'r', "mov.u32 $, tvm_smem;");
 }
 
+/* PTX ISA, "Matrix Descriptor Format": an address is encoded as (x & 0x3FFFF) >> 4. What lies above is the
+ * rank of a cluster's block, on a GPU from bit 24 on, and would become part of the leading offset. */
+reg tvm_matrix_base(emitter *e) {
+    reg base = tvm_shared_base(e);
+    if (tvm_cluster_blocks(e->k->kernel) == 1) return base;
+    return tvm_pure(e, 'r', "and.b32 $, %s, 0x3ffff;", base.name);
+}
+
 bool tvm_thread_coordinate(emitter *e, const tvm_layout *layout, unsigned dim, reg *out) {
     return tvm_coordinate_of(e, layout, dim, tvm_thread_id(e), out);
 }

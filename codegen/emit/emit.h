@@ -199,8 +199,10 @@ reg tvm_hoist_expr(emitter *e, uint32_t expr);
 /* The value of a %r ('r') or %rd ('d') that was computed before the innermost loop, so that ptxas does not
  * compute it again in each turn, to save registers. */
 reg tvm_hoist_kept(emitter *e, char reg_class, reg value);
-/* The address of the block's dynamic shared memory in the shared window, as %r. */
+/* The address of the block's dynamic shared memory in the shared window, as %r; and what of it a matrix
+ * descriptor may have: its 18 bits, without the number of a cluster's block above them. */
 reg tvm_shared_base(emitter *e);
+reg tvm_matrix_base(emitter *e);
 
 /* One function a family, declared from the opcode table: tvm_status tvm_emit_FAMILY(emitter *, const tvm_insn
  * *).

@@ -17,7 +17,7 @@ enum { SHARED_COLUMNS = TVM_TENSOR_STEP * 8 / TVM_TENSOR_COLUMN_BITS }; /* of a 
 /* Where the tensor's run-time part begins, in units of 16 bytes, in registers that all threads have alike. */
 static reg base_of(emitter *e, const tensor_matrix *matrix) {
     shared_access access = {.e = e, .tile = matrix->tile};
-    reg start = tvm_shared_base(e), out = tvm_new_r(e);
+    reg start = tvm_matrix_base(e), out = tvm_new_r(e);
     if (!matrix->tile.has_dynamic) return tvm_pure(e, 'r', "shr.u32 $, %s, 4;", start.name);
     reg address = tvm_new_r(e);
     tvm_emit(e, "mad.lo.s32 %s, %s, %u, %s;", address.name, tvm_shared_dynamic(&access).name,
