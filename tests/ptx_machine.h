@@ -468,12 +468,14 @@ static inline unsigned ptx_next_part(ptx_machine *m) {
     return m->part_count;
 }
 
-/* Runs until it returns, traps or faults, or nothing can go on before another block does. Parts take turns at
- * barriers: what one team has stored, others may overwrite before it goes on. */
+/* Runs until it returns, traps or faults, nothing can go on before another block does, or another block's
+ * turn comes. Parts take turns at barriers: what one team has stored, others may overwrite before it goes on.
+ */
 static inline void ptx_go_on(ptx_machine *m) {
+    unsigned slices = ptx_slices(m);
     while (m->part_count > 0) {
         unsigned p = ptx_next_part(m);
-        if (p == m->part_count) return;
+        if (p == m->part_count || slices-- == 0) return;
         m->latest = p;
         bool goes_on = true;
         unsigned left = m->order ? 1 + ptx_draw(m, PTX_SLICE) : UINT_MAX;

@@ -93,6 +93,12 @@ static inline void ptx_async_step(ptx_machine *m, const ptx_insn *insn) {
 
 /* ---- turns ---- */
 
+/* How many slices a block of a cluster does before another one's turn comes: few, or so many that it waits.
+ */
+static inline unsigned ptx_slices(ptx_machine *m) {
+    return m->order && m->peer_count > 1 ? 1U << ptx_draw(m, 12) : UINT_MAX;
+}
+
 /* The part that goes on; part_count: none can. */
 static inline unsigned ptx_drawn_part(ptx_machine *m,
                                       bool (*can)(const ptx_machine *m, const ptx_part *part)) {
