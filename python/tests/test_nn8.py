@@ -8,7 +8,7 @@ if torch is None:
 
 from torch_kit import DEVICES, close  # noqa: E402
 
-from tilusvm import ops  # noqa: E402
+from tilusvm import nn, ops, quantize, storage  # noqa: E402
 from tilusvm.nn8 import Linear8  # noqa: E402
 
 DTYPES = {"i8": torch.int8, "f8_e4m3": torch.float8_e4m3fn}
@@ -70,3 +70,156 @@ def test_other_layers_are_refused(arguments, said):
 def test_wrong_activations_are_refused():
     with pytest.raises(ValueError, match="128 columns"):
         Linear8(128, 8)(torch.zeros(2, 64).half())
+
+
+# ---- as nn.Linear ----
+
+
+def rounded(x, activations, group=0, input_scale=None):
+    """What 8 bits hold of x, in float64, by the definition."""
+    greatest = {"i8": 127, "f8_e4m3": 448}[activations]
+    parts = x.double().unflatten(-1, (-1, group or x.shape[-1]))
+    scale = parts.abs().amax(-1, keepdim=True) / greatest if input_scale is None else input_scale
+    numbers = (parts / scale).clamp(-greatest - (activations == "i8"), greatest)
+    numbers = numbers.round() if activations == "i8" else numbers.float().to(DTYPES[activations]).double()
+    return (numbers * scale).flatten(-2)
+
+
+@pytest.mark.parametrize("type, group, activations", [k for k in KINDS if k[0] != "i4"])
+def test_linear_makes_it(device, type, group, activations):
+    linear = torch.nn.Linear(256, 72).to(device).bfloat16()
+    layer = nn.Linear.from_float(linear, type, group, activations=activations)
+    assert isinstance(layer, Linear8) and layer.dtype == torch.bfloat16 and layer.device == linear.weight.device
+    assert layer.parameter_count() == 257 * 72 and f"type={type}" in repr(layer) and activations in repr(layer)
+    exact = layer.dequantize().double()
+    x = torch.randn(3, 256, device=device).bfloat16()
+    close(layer(x), rounded(x, activations, group if layer.is_wide else 0) @ exact.t() + linear.bias.double(), 2e-2)
+    assert layer.weight.dtype == torch.bfloat16 and torch.equal(layer.weight, layer.dequantize().bfloat16())
+
+
+@pytest.mark.parametrize("zeros", [False, True])
+@pytest.mark.parametrize("activations", DTYPES)
+def test_codes_are_the_weights(device, activations, zeros):
+    """Of every code, scale and zero point, in float64 from what they mean."""
+    draw = torch.Generator().manual_seed(4)
+    codes = torch.randint(0, 16, (256, 72), generator=draw, dtype=torch.uint8)
+    scales = torch.rand(4, 72, generator=draw) + 0.5
+    points = torch.randint(0, 16, (4, 72), generator=draw, dtype=torch.uint8) if zeros else None
+    exact = codes.double() - (points.double().repeat_interleave(64, 0) if zeros else 8)
+    exact *= scales.double().repeat_interleave(64, 0)
+    given = [t if t is None else t.to(device) for t in (codes, scales, points)]
+    layer = nn.Linear.from_codes(*given, type="u4", group=64, activations=activations)
+    close(layer.dequantize(), exact.t().to(device), 1e-6)
+    x = torch.randn(5, 256, generator=draw).half().to(device)
+    close(layer(x), rounded(x, activations) @ exact.to(device), 2e-3)
+    assert ("zeros=True" in repr(layer)) == zeros
+
+
+@pytest.mark.parametrize("activations", DTYPES)
+def test_wide_codes(device, activations):
+    draw = torch.Generator().manual_seed(5)
+    weight = (torch.randn(72, 128, generator=draw) * 20).to(DTYPES[activations]).to(device)
+    scales = (torch.rand(1, 72, generator=draw) + 0.5).to(device)
+    codes, step = weight.view(torch.uint8).t().contiguous(), torch.tensor(0.02, device=device)
+    layer = Linear8.from_codes(codes, scales, type=activations, group=0, activations=activations, input_scale=step)
+    exact = weight.double() * scales.double().t()
+    close(layer.dequantize(), exact, 1e-6)
+    x = torch.randn(5, 128, generator=draw).half().to(device)
+    close(layer(x), rounded(x, activations, 0, step.double()) @ exact.t(), 2e-3)
+    assert "static=True" in repr(layer)
+
+
+def test_types_are_kept(device):
+    """half() and the like are for what goes in and out; codes and scales stay as kernels take them."""
+    for type, group, activations in (("f8_e4m3", 128, "f8_e4m3"), ("u4", 128, "i8")):
+        layer = Linear8.from_float(torch.nn.Linear(128, 8).to(device), type, group, activations=activations)
+        kinds = {name: buffer.dtype for name, buffer in layer.named_buffers()}
+        x = torch.randn(2, 128, device=device)
+        before = layer(x.half())
+        assert torch.nn.Sequential(layer).bfloat16()[0] is layer and layer.dtype == torch.bfloat16
+        assert {name: buffer.dtype for name, buffer in layer.named_buffers()} == kinds
+        assert torch.equal(layer(x.half()), before) and layer(x.bfloat16()).dtype == torch.bfloat16
+        with torch.autocast(device, torch.bfloat16):
+            assert layer(x).dtype == torch.bfloat16
+
+
+def test_states_of_other_layers_are_refused():
+    layer = Linear8(128, 8, type="u4", activations="i8")
+    for other in (Linear8(128, 8, type="u4", activations="f8_e4m3"), nn.Linear(128, 8, type="u4")):
+        with pytest.raises(RuntimeError, match="activations of i8"):
+            other.load_state_dict(layer.state_dict())
+    with pytest.raises(RuntimeError, match="with one scale"):
+        layer.load_state_dict(Linear8(128, 8, type="u4", activations="i8", static=True).state_dict())
+
+
+def test_gradients_are_refused():
+    layer = Linear8.from_float(torch.nn.Linear(128, 8).half())
+    x = torch.randn(2, 128).half().requires_grad_()
+    y = layer(x)
+    with pytest.raises(NotImplementedError, match="no gradient.*8 bits"):
+        y.sum().backward()
+    with torch.no_grad():
+        assert not layer(x).requires_grad
+
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up = torch.nn.Linear(128, 256)
+        self.down = torch.nn.Linear(256, 128, bias=False)
+        self.head = torch.nn.Linear(128, 12)
+
+    def forward(self, x):
+        return self.head(self.down(torch.nn.functional.silu(self.up(x))))
+
+
+@pytest.mark.parametrize("type, group, activations", [("u4", 64, "i8"), ("i8", 0, "i8"), ("f8_e4m3", 128, "f8_e4m3")])
+@pytest.mark.parametrize("most", [1 << 30, 20000])
+def test_models(tmp_path, device, type, group, activations, most):
+    torch.manual_seed(2)
+    model = Model().to(device).bfloat16()
+    x = torch.randn(3, 128, device=device).bfloat16()
+    exact = model(x)
+    quantize.quantize_(model, type, group, ["head"], activations=activations, progress=False)
+    assert isinstance(model.up, Linear8) and type_of(model.head) is torch.nn.Linear
+    assert (model(x).float() - exact.float()).norm() < (0.3 if type == "u4" else 0.1) * exact.float().norm()
+    storage.save(model, tmp_path, max_shard_bytes=most)
+    for other in (Model().half(), Model().to("meta"), model):
+        storage.load(other, tmp_path, device=device)
+        assert other.up.extra_repr() == model.up.extra_repr() and other.up.dtype == torch.bfloat16
+        assert torch.equal(other(x), model(x))
+
+
+def type_of(module):
+    return module.__class__
+
+
+def test_a_static_layer_is_kept(tmp_path):
+    layer = Linear8(128, 8, type="f8_e4m3", group=0, static=True)
+    layer.input_scale.fill_(0.25)
+    storage.save(layer, tmp_path)
+    other = storage.load(Linear8(128, 8), tmp_path)
+    assert float(other.input_scale) == 0.25 and other.group == 0
+
+
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        ({}, "in_features must be a multiple of 128.*skip"), ({"skip": "1", "activations": "f16"}, "i8 or f8_e4m3"),
+        ({"skip": "1", "calibrate": [torch.zeros(1, 128)]}, "calibrate goes without"),
+        ({"skip": "1", "type": "i8"}, "group of i8"), ({"skip": "1", "type": "f4_e2m1", "zeros": True}, "zeros goes"),
+        ({"skip": "1", "type": "u8"}, "u8 do not go"),
+    ],
+)  # fmt: skip
+def test_models_that_are_refused(words, said):
+    """Before a layer is replaced."""
+    model = torch.nn.Sequential(torch.nn.Linear(128, 128), torch.nn.Linear(96, 128))
+    words = {"type": "u4", "activations": "i8", **words, "skip": list(words.get("skip", []))}
+    with pytest.raises(ValueError, match=said):
+        quantize.quantize_(model, progress=False, **words)
+    assert type_of(model[0]) is torch.nn.Linear
+
+
+def test_batch_invariance_is_refused():
+    with pytest.raises(ValueError, match="batch_invariant"):
+        nn.Linear.from_float(torch.nn.Linear(128, 8), activations="i8", batch_invariant=True)

@@ -1,80 +1,26 @@
-"""Linear: torch.nn.Linear with weights of 1 to 8 bits."""
+"""Linear: torch.nn.Linear with weights of 1 to 8 bits; and Linear8 of nn8, whose activations have 8, too."""
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 
 from ._torch import torch
 
 from . import ops, quantize
 from ._formats import bits_of_codes, format_of
+from ._lowbit import LowBit as LowBit
 from ._modules import matrix_of
 from ._registry import HALVES, need, need_tensor, plain
+from .nn8 import Linear8
 
-__all__ = ["Linear"]
-
-
-class LowBit(torch.nn.Module):
-    """What has weights of a low-precision type: buffers packed, scales, zeros, bias, order, multiplier."""
-
-    waiting = False  #: while a file is read, whose tensors are not those of the layer yet
-
-    @property
-    def dtype(self) -> torch.dtype:
-        return self.scales.dtype
-
-    @property
-    def device(self) -> torch.device:
-        return self.packed.device
-
-    def _apply(self, fn, recurse=True):
-        """half() and the like are for what multiplies activations, not for the multiplier, which f16 may not hold."""
-        multiplier = self.multiplier
-        super()._apply(fn, recurse)
-        if multiplier is not None and self.multiplier.dtype != multiplier.dtype:
-            self.multiplier = multiplier.to(self.multiplier.device)
-        return self
-
-    def true_bias(self, bias: torch.Tensor) -> torch.Tensor:
-        """A bias of a file, which once was filled up as the weights are, without what it was filled up with."""
-        return bias[..., : self.out_features] if bias.shape[-1] == self._whole[0] else bias
-
-    def parameter_count(self) -> int:
-        """Weights and biases, of whatever width."""
-        one = self.in_features * self.out_features + (0 if self.bias is None else self.out_features)
-        return one * getattr(self, "experts", 1)
-
-    def _kind(self):
-        """What the tensors do not say: types of one width have tensors of one shape."""
-        return {"type": self.type, "group": self.group, "zeros": self.zeros is not None}
-
-    def _save_to_state_dict(self, destination, prefix, keep_vars):
-        super()._save_to_state_dict(destination, prefix, keep_vars)
-        if hasattr(destination, "_metadata"):  # where torch has the version of each module
-            destination._metadata[prefix[:-1]]["tilusvm"] = self._kind()
-
-    def _load_from_state_dict(self, state_dict, prefix, local_metadata, strict, missing, unexpected, errors):
-        kind, own = local_metadata.get("tilusvm"), self._kind()
-        if kind is not None and kind != own:
-            errors.append(f"{prefix[:-1] or 'the layer'} is {_told(own)}, in the state {_told(kind)}")
-            return
-        if kind is None and f"{prefix}packed" in state_dict:
-            warnings.warn(
-                f"the state does not say of which type its weights are: they are taken for {_told(own)}, as the "
-                f"layer's; a state_dict() says so in its _metadata, which a plain dict of its tensors has not",
-                stacklevel=2,
-            )
-        bias = state_dict.get(f"{prefix}bias")
-        if bias is not None:
-            state_dict[f"{prefix}bias"] = self.true_bias(bias)
-        super()._load_from_state_dict(state_dict, prefix, local_metadata, strict, missing, unexpected, errors)
+__all__ = ["Linear", "Linear8"]
 
 
-def _told(kind):
-    """Of what _kind says, for a message."""
-    size = f"groups of {kind['group']}" if kind["group"] else "one group"
-    return f"{kind['type']} in {size}{' with zero points' if kind['zeros'] else ''}"
+def _eight(op, batch_invariant):
+    """The layer whose activations are 8 bits wide."""
+    if batch_invariant:
+        raise ValueError(f"{op}: batch_invariant goes without activations, whose products have no such form")
+    return Linear8
 
 
 def filled(bias, n):
@@ -147,9 +93,16 @@ class Linear(LowBit):
     def from_float(
         cls, linear: torch.nn.Linear, type: str = "u4", group: int = 128, *, zeros: bool = False,
         dtype: torch.dtype | None = None, scales: str = "mse", importance: torch.Tensor | None = None,
-        device: torch.device | str | None = None, batch_invariant: bool = False,
-    ) -> Linear:  # fmt: skip
-        """Quantizes a torch.nn.Linear, or the Conv1D of transformers; quantize.quantize_ has the arguments."""
+        device: torch.device | str | None = None, batch_invariant: bool = False, activations: str | None = None,
+    ) -> Linear | Linear8:  # fmt: skip
+        """Quantizes a torch.nn.Linear, or the Conv1D of transformers; quantize.quantize_ has the arguments.
+
+        activations: "i8" or "f8_e4m3": a nn8.Linear8, which rounds x to 8 bits and multiplies these."""
+        if activations is not None:
+            words = {"zeros": zeros, "dtype": dtype, "scales": scales, "importance": importance, "device": device}
+            return _eight("from_float", batch_invariant).from_float(
+                linear, type, group, activations=activations, **words
+            )
         if not isinstance(getattr(linear, "weight", None), torch.Tensor):
             raise TypeError(f"from_float: linear must be a torch.nn.Linear, not {linear.__class__.__name__}")
         dtype = dtype or (linear.weight.dtype if linear.weight.dtype in HALVES else torch.float16)
@@ -166,10 +119,16 @@ class Linear(LowBit):
     def from_codes(
         cls, codes: torch.Tensor, scales: torch.Tensor, zeros: torch.Tensor | None = None,
         bias: torch.Tensor | None = None, *, type: str, group: int = 128, in_features: int | None = None,
-        out_features: int | None = None, batch_invariant: bool = False,
-    ) -> Linear:  # fmt: skip
+        out_features: int | None = None, batch_invariant: bool = False, activations: str | None = None,
+    ) -> Linear | Linear8:  # fmt: skip
         """Of given codes uint8[k, n], one to a byte, scales [k / group, n], zero points as scales and bias, without
-        quantizing anew. in_features, out_features: where k and n are filled up."""
+        quantizing anew. in_features, out_features: where k and n are filled up. activations: as of from_float;
+        nn8.Linear8.from_codes has the rest."""
+        if activations is not None:
+            made = _eight("from_codes", batch_invariant)
+            if (in_features, out_features) not in ((None, None), tuple(codes.shape)):
+                raise ValueError("from_codes: codes are not filled up where activations is given")
+            return made.from_codes(codes, scales, zeros, bias, type=type, group=group, activations=activations)
         need("from_codes", "codes", codes, dtype=torch.uint8, dim=2)
         need("from_codes", "scales", scales, dtype=HALVES, dim=2, like=codes)
         k, n = codes.shape

@@ -1,4 +1,6 @@
-"""Linear8: torch.nn.Linear whose activations are 8 bits wide when they are multiplied: W8A8 and W4A8."""
+"""Linear8: torch.nn.Linear whose activations are 8 bits wide when they are multiplied: W8A8 and W4A8.
+
+nn.Linear.from_float and quantize_ make it where `activations` is given."""
 
 from __future__ import annotations
 
@@ -6,115 +8,256 @@ from ._torch import torch
 
 from . import ops, quantize
 from ._act8 import pack_strings_a8
-from ._formats import format_of
+from ._formats import bits_of_codes, format_of
+from ._lowbit import LowBit
 from ._modules import matrix_of
-from ._registry import HALVES, need_tensor
+from ._registry import HALVES, need, need_tensor
 
-__all__ = ["Linear8"]
+__all__ = ["ACTIVATIONS", "Linear8"]
 
-_ACTIVATIONS = {"i8": torch.int8, "f8_e4m3": torch.float8_e4m3fn}
+ACTIVATIONS = {"i8": torch.int8, "f8_e4m3": torch.float8_e4m3fn}
+_GREATEST = {"i8": 127.0, "f8_e4m3": 448.0}
 
 
-class Linear8(torch.nn.Module):
+def check_activations(op: str, activations: str) -> None:
+    if activations not in ACTIVATIONS:
+        raise ValueError(f"{op}: activations must be i8 or f8_e4m3, not {activations!r}")
+
+
+class _NoGradient(torch.autograd.Function):
+    """y, of which a gradient is refused: rounding would lose it without a word, as integers have none."""
+
+    @staticmethod
+    def forward(ctx, y, *inputs):
+        return y.view_as(y)
+
+    @staticmethod
+    def backward(ctx, grad):
+        raise NotImplementedError(
+            "Linear8 has no gradient, as it rounds its activations to 8 bits: train with nn.Linear without activations"
+        )
+
+
+class Linear8(LowBit):
     """y = x W^T + bias, as torch.nn.Linear, where x is rounded to 8 bits, by quantize_rows, and W has 8 bits or fewer.
 
     activations: "i8" or "f8_e4m3", with a scale for each row of x, or with group 128 of f8_e4m3 weights for 1 x 128 of
     it. type: that of the weights: that of the activations, with a scale for each output (group 0) or, of f8_e4m3, for
     blocks of 128 x 128 (group 128); or one of fewer bits that the activations' type has (matmul_lowbit_a8), with scales
-    of 32, 64 or 128 inputs, or of all (group 0).
+    of 32, 64 or 128 inputs, or of all (group 0). zeros: a zero point to a group, for unsigned types of fewer bits.
+    static: one scale for all of x, which the buffer input_scale has, in the place of a row's: x / input_scale is
+    rounded to even and saturates.
     in_features is a multiple of 128, out_features of 8. x: [..., in_features], float16 or bfloat16, whose type y has;
     or the numbers and scales that rms_norm_quantized and the like give, and y is of `dtype`.
 
-    Buffers: weight (8 bits, [out_features, in_features]) or packed (uint8, by pack_a8), scales (float32), and bias
-    (float32 [out_features], or None). There are no gradients.
+    Buffers: packed (8 bits, [out_features, in_features], or uint8, by pack_a8), scales (float32: [out_features, 1],
+    [out_features / 128, in_features / 128] of blocks, or [groups, out_features] of fewer bits), zeros (uint8, or None),
+    bias (float32 [out_features], or None), input_scale (float32 [1], or None). half() and the like change `dtype` alone.
+    A gradient is refused when it is asked for. state_dict(), storage.save and load are as of nn.Linear.
     """
+
+    dtype = torch.float16
+    order = multiplier = None  # which nn.Linear may have
 
     def __init__(
         self, in_features: int, out_features: int, bias: bool = True, *, type: str = "u4", group: int = 128,
-        activations: str = "f8_e4m3", dtype: torch.dtype = torch.float16, device: torch.device | str | None = None,
+        zeros: bool = False, activations: str = "f8_e4m3", static: bool = False, dtype: torch.dtype = torch.float16,
+        device: torch.device | str | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
-        if activations not in _ACTIVATIONS:
-            raise ValueError(f"Linear8: activations must be i8 or f8_e4m3, not {activations!r}")
+        check_activations("Linear8", activations)
         if dtype not in HALVES:
             raise TypeError(f"Linear8: dtype must be torch.float16 or torch.bfloat16, not {dtype}")
         if in_features % 128 or out_features % 8:
-            sizes = f"{in_features} and {out_features}"
-            raise ValueError(f"Linear8: in_features must be a multiple of 128, out_features of 8, not {sizes}")
+            raise ValueError(
+                f"Linear8: in_features must be a multiple of 128, out_features of 8, not {in_features} and "
+                f"{out_features}; nn.Linear without activations takes any, and quantize_ leaves out what skip names"
+            )
         self.is_wide = type == activations
         allowed = (0, 32, 64, 128) if not self.is_wide else (0, 128) if type == "f8_e4m3" else (0,)
         if group not in allowed:
-            raise ValueError(f"Linear8: group of {type} must be one of {allowed}, not {group!r}")
+            raise ValueError(
+                f"Linear8: group of {type} must be one of {allowed} with activations of {activations}, not {group!r}"
+            )
+        if not self.is_wide and format_of(type).bits > 7:
+            raise ValueError(f"Linear8: weights of {type} do not go with activations of {activations}")
+        if zeros and (self.is_wide or format_of(type).kind != "u"):
+            raise ValueError(f"Linear8: zeros goes with unsigned types of up to 7 bits, not with {type}")
+        if static and self.is_wide and group:
+            raise ValueError("Linear8: static goes with scales of outputs, not of blocks, whose activations have more")
         self.in_features, self.out_features, self.dtype = in_features, out_features, dtype
         self.type, self.group, self.activations = type, group, activations
+        self._whole = out_features, in_features
         groups = in_features // group if group else 1
         if self.is_wide:
-            shape, kind = (out_features, in_features), _ACTIVATIONS[type]
+            shape, kind = (out_features, in_features), ACTIVATIONS[type]
             scales = (-(-out_features // 128), groups) if group else (out_features, 1)
         else:
             shape, kind = (-(-out_features // 64), in_features // 128, 1024 * format_of(type).bits), torch.uint8
             scales = (groups, out_features)
-        self.register_buffer("weight" if self.is_wide else "packed", torch.zeros(shape, dtype=kind, device=device))
-        self.register_buffer("scales", torch.zeros(scales, dtype=torch.float32, device=device))
-        self.register_buffer("bias", torch.zeros(out_features, dtype=torch.float32, device=device) if bias else None)
+
+        def buffer(name, wanted, extents, dtype):
+            self.register_buffer(name, torch.zeros(extents, dtype=dtype, device=device) if wanted else None)
+
+        buffer("packed", True, shape, kind)
+        buffer("scales", True, scales, torch.float32)
+        buffer("zeros", zeros, scales, torch.uint8)
+        buffer("bias", bias, (out_features,), torch.float32)
+        buffer("input_scale", static, (1,), torch.float32)
+
+    def _apply(self, fn, recurse=True):
+        """Moves the buffers, whose types the kernels want as they are; a type of fn's is that of the layer."""
+        before = dict(self._buffers)
+        torch.nn.Module._apply(self, fn, recurse)
+        for name, tensor in before.items():
+            if tensor is not None and self._buffers[name].dtype != tensor.dtype:
+                self._buffers[name] = tensor.to(self._buffers[name].device)
+        dtype = fn(torch.empty(0, dtype=self.dtype)).dtype
+        self.dtype = dtype if dtype in HALVES else self.dtype
+        return self
+
+    def _kind(self):
+        return {**super()._kind(), "activations": self.activations, "static": self.input_scale is not None}
 
     @classmethod
     @torch.no_grad()
     def from_float(
         cls, linear: torch.nn.Linear, type: str = "u4", group: int = 128, *, activations: str = "f8_e4m3",
-        scales: str = "mse",
+        zeros: bool = False, dtype: torch.dtype | None = None, scales: str = "mse",
+        importance: torch.Tensor | None = None, device: torch.device | str | None = None,
     ) -> Linear8:  # fmt: skip
-        """Quantizes a torch.nn.Linear, or the Conv1D of transformers. scales: as quantize.quantize_ has it, of weights
-        of fewer bits than 8."""
+        """Quantizes a torch.nn.Linear, or the Conv1D of transformers. scales, importance: as quantize.quantize_ has
+        them, of weights of fewer bits than 8."""
         if not isinstance(getattr(linear, "weight", None), torch.Tensor):
             raise TypeError(f"from_float: linear must be a torch.nn.Linear, not {linear.__class__.__name__}")
-        weight = matrix_of(linear).detach()
+        weight = matrix_of(linear).detach().to(device or linear.weight.device)
         outputs, inputs = weight.shape
-        dtype = weight.dtype if weight.dtype in HALVES else torch.float16
+        dtype = dtype or (weight.dtype if weight.dtype in HALVES else torch.float16)
         made = cls(
-            inputs, outputs, linear.bias is not None, type=type, group=group, activations=activations, dtype=dtype,
-            device=weight.device,
+            inputs, outputs, linear.bias is not None, type=type, group=group, zeros=zeros, activations=activations,
+            dtype=dtype, device=weight.device,
         )  # fmt: skip
         if linear.bias is not None:
             made.bias.copy_(linear.bias)
+        if made.is_wide and not bool(weight.isfinite().all()):
+            raise quantize.refusal(weight, dtype)
         if made.is_wide and not group:
-            made.weight, made.scales = ops.quantize_rows(weight.contiguous(), _ACTIVATIONS[type])
+            made.packed, made.scales = ops.quantize_rows(weight.contiguous(), ACTIVATIONS[type])
         elif made.is_wide:
             rows = torch.nn.functional.pad(weight.float(), (0, 0, 0, -outputs % 128))
             blocks = rows.view(-1, 128, inputs // 128, 128)
             most = blocks.abs().amax((1, 3))
             made.scales = torch.where(most == 0, 1.0, most / 448.0)
-            made.weight = (blocks / made.scales[:, None, :, None]).reshape(rows.shape)[:outputs].to(_ACTIVATIONS[type])
+            made.packed = (blocks / made.scales[:, None, :, None]).reshape(rows.shape)[:outputs].to(ACTIVATIONS[type])
         else:
-            strings, found, _ = quantize.quantize_strings(
-                weight, type, group, zeros=False, dtype=dtype, scales=scales, importance=None
+            strings, found, points = quantize.quantize_strings(
+                weight, type, group, zeros=zeros, dtype=dtype, scales=scales, importance=importance
             )
-            made.packed = pack_strings_a8(strings, outputs, type, group, _ACTIVATIONS[activations])
-            made.scales = found.float().contiguous()
+            made._fill(strings, found, points)
         return made
 
-    def forward(self, x) -> torch.Tensor:
-        numbers, factors = x if isinstance(x, tuple) else (None, None)
-        wide_group = self.group if self.is_wide else 0
-        if numbers is None:
-            need_tensor("Linear8", "x", x)
-            if not x.dim() or x.shape[-1] != self.in_features:
-                raise ValueError(f"Linear8: x must have {self.in_features} columns, not the shape {list(x.shape)}")
-            numbers, factors = ops.quantize_rows(x.contiguous(), _ACTIVATIONS[self.activations], wide_group)
-        out = self.dtype if isinstance(x, tuple) else x.dtype
+    @classmethod
+    @torch.no_grad()
+    def from_codes(
+        cls, codes: torch.Tensor, scales: torch.Tensor, zeros: torch.Tensor | None = None,
+        bias: torch.Tensor | None = None, *, type: str, group: int = 128, activations: str = "f8_e4m3",
+        input_scale: torch.Tensor | None = None, dtype: torch.dtype = torch.float16,
+    ) -> Linear8:  # fmt: skip
+        """Of given codes uint8[k, n], one to a byte, floats scales [k / group, n], of blocks [n / 128, k / 128], zero
+        points uint8 as scales, bias, and one scale of all activations, without quantizing anew."""
+        need("from_codes", "codes", codes, dtype=torch.uint8, dim=2)
+        k, n = codes.shape
+        made = cls(
+            k, n, bias is not None, type=type, group=group, zeros=zeros is not None, activations=activations,
+            static=input_scale is not None, dtype=dtype, device="meta",
+        )  # fmt: skip
+        shape = tuple(made.scales.shape)
+        need("from_codes", "scales", scales, shape=(1, n) if shape == (n, 1) else shape, like=codes)
+        if zeros is not None:
+            need("from_codes", "zeros", zeros, dtype=torch.uint8, shape=shape, like=codes)
+        if bias is not None:
+            need("from_codes", "bias", bias, shape=(n,), like=codes)
+            made.bias = bias.detach().float().clone()
+        if input_scale is not None:
+            made.input_scale = input_scale.detach().to(codes.device).float().reshape(1).clone()
+        quantize.check_codes("from_codes", codes, type)
+        if made.is_wide:
+            made.packed = codes.t().contiguous().view(ACTIVATIONS[type])
+            made.scales = scales.float().reshape(shape).contiguous()
+        else:
+            made._fill(bits_of_codes(codes, format_of(type).bits), scales, zeros)
+        return made
+
+    def _fill(self, strings, scales, zeros):
+        """Of codes of fewer bits, as rows of compact bit strings."""
+        activations, has_zeros = ACTIVATIONS[self.activations], zeros is not None
+        self.packed = pack_strings_a8(
+            strings, self.out_features, self.type, self.group, activations, zeros=has_zeros
+        )
+        self.scales = scales.float().contiguous()
+        self.zeros = zeros.to(torch.uint8).contiguous() if has_zeros else None
+
+    @property
+    def weight(self) -> torch.Tensor:
+        """dequantize(dtype), made anew each time: for what looks at the weights of a layer, or at their type."""
+        if self.waiting or self.packed.is_meta:
+            return self.scales.new_empty(self.out_features, self.in_features, dtype=self.dtype, device="meta")
+        return self.dequantize(self.dtype)
+
+    @torch.no_grad()
+    def dequantize(self, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+        """The weights [out_features, in_features], computed in f32 and rounded to dtype."""
+        if self.is_wide:
+            scales = self.scales.repeat_interleave(128, 0)[: self.out_features] if self.group else self.scales
+            return (self.packed.float() * scales.repeat_interleave(self.in_features // scales.shape[1], 1)).to(dtype)
+        parts = []
+        for first in range(0, self.in_features, 512):  # what the product makes of rows of the identity is exact
+            count = min(512, self.in_features - first)
+            rows = torch.zeros(count, self.in_features, device=self.device)
+            rows[:, first : first + count].fill_diagonal_(1.0)
+            ones = torch.ones(count, 1, device=self.device)
+            numbers = rows.to(ACTIVATIONS[self.activations])
+            parts.append(self._product(numbers, ones, None, torch.float32).to(dtype))
+        return torch.cat(parts).t().contiguous()
+
+    def _rounded(self, x):
+        """The numbers of x and their scales."""
+        kind = ACTIVATIONS[self.activations]
+        if self.input_scale is None:
+            return ops.quantize_rows(x.contiguous(), kind, self.group if self.is_wide else 0)
+        greatest = _GREATEST[self.activations]
+        least = -greatest if kind.is_floating_point else -greatest - 1
+        numbers = (x.float() / self.input_scale).clamp(least, greatest)
+        numbers = numbers if kind.is_floating_point else numbers.round()
+        return numbers.to(kind).contiguous(), self.input_scale.expand(*x.shape[:-1], 1).contiguous()
+
+    def _product(self, numbers, factors, bias, out):
         if not self.is_wide:
             return ops.matmul_lowbit_a8(
-                numbers, self.packed, factors, self.scales, bias=self.bias, type=self.type, group=self.group,
-                out_dtype=out,
+                numbers, self.packed, factors, self.scales, zeros=self.zeros, bias=bias, type=self.type,
+                group=self.group, out_dtype=out,
             )  # fmt: skip
         if self.type == "i8":
-            return ops.matmul(numbers, self.weight, factors.flatten(), self.scales.view(-1), self.bias, out_dtype=out)
-        return ops.matmul_scaled(
-            numbers, self.weight, factors, self.scales, self.bias, group=wide_group, out_dtype=out
-        )
+            return ops.matmul(numbers, self.packed, factors.flatten(), self.scales.view(-1), bias, out_dtype=out)
+        return ops.matmul_scaled(numbers, self.packed, factors, self.scales, bias, group=self.group, out_dtype=out)
+
+    def forward(self, x: torch.Tensor | tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
+        if isinstance(x, tuple):
+            return self._product(*x, self.bias, self.dtype)
+        need_tensor("Linear8", "x", x)
+        if torch.is_autocast_enabled(x.device.type) and x.dtype not in HALVES:
+            x = x.to(self.dtype)
+        if not x.dim() or x.shape[-1] != self.in_features:
+            raise ValueError(f"Linear8: x must have {self.in_features} columns, not the shape {list(x.shape)}")
+        with torch.no_grad():
+            y = self._product(*self._rounded(x), self.bias, x.dtype)
+        return _NoGradient.apply(y, x) if torch.is_grad_enabled() and x.requires_grad else y
 
     def extra_repr(self) -> str:
-        return (
+        parts = [
             f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}, "
-            f"type={self.type}, group={self.group}, activations={self.activations}"
-        )
+            f"type={self.type}, group={self.group}"
+        ]
+        parts += ["zeros=True"] if self.zeros is not None else []
+        parts += [f"activations={self.activations}"] + (["static=True"] if self.input_scale is not None else [])
+        return ", ".join([*parts, f"dtype={self.dtype}"])

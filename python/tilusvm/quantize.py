@@ -16,7 +16,7 @@ from ._torch import torch
 
 from . import FormatError, _native
 from ._formats import bits_of_codes, codes_of_bits, format_of
-from ._modules import is_linear, stays
+from ._modules import is_linear, sizes_of, stays
 from ._progress import Bar
 from ._registry import HALVES, library, need, need_tensor
 from ._scales import scales_of
@@ -349,6 +349,7 @@ def quantize_(
     zeros: bool = False, dtype: torch.dtype | None = None, scales: str = "mse",
     importance: Mapping[str, torch.Tensor] | None = None, calibrate: Any = None, method: str = "gptq",
     device: torch.device | str | None = None, progress: bool | Callable[[int, int, str], None] = True,
+    activations: str | None = None,
 ) -> torch.nn.Module:  # fmt: skip
     """Replaces the torch.nn.Linear modules of a model, and the Conv1D of transformers (GPT-2), by nn.Linear of
     low-precision weights, in place; returns the model. The experts of a mixture of transformers, weights of three
@@ -365,6 +366,9 @@ def quantize_(
     calibrate: data for which the weights are chosen: batches of the model's inputs, a pair of a tokenizer and a text,
     or a calibrate.Calibration, which has more options; method: "gptq", "awq" or "gptq+awq", as of Calibration. Weights
     that the data do not reach are quantized without, and warned of.
+
+    activations: "i8" or "f8_e4m3": layers become nn8.Linear8, which rounds its activations to 8 bits. It goes without
+    calibrate and with neither a mixture's experts nor layers whose inputs are no multiple of 128: name them in skip.
     """
     from .experts import quantize_mixture, route_
     from .nn import Linear
@@ -375,6 +379,7 @@ def quantize_(
         raise TypeError("skip must be a sequence of patterns, not a string")
     types = _chosen(model, type, skip, importance)
     modules = {name: model.get_submodule(name) for name in types}
+    _check_eight(types, modules, activations, calibrate, {"group": group, "zeros": zeros})
     show = Bar() if progress is True else progress or (lambda done, total, name: None)
     total, words = len(types), {"zeros": zeros, "dtype": dtype, "device": device}
     if calibrate is not None:
@@ -391,13 +396,36 @@ def quantize_(
                     made[module] = quantize_mixture(module, kind, group, scales=scales, **words)
                 else:
                     counts = None if importance is None else importance.get(name)
-                    made[module] = Linear.from_float(module, kind, group, scales=scales, importance=counts, **words)
+                    made[module] = Linear.from_float(
+                        module, kind, group, scales=scales, importance=counts, activations=activations, **words
+                    )
             except (ValueError, TypeError) as error:
                 error.add_note(f"in the module {name}")
                 raise
         _put(model, name, made[module])
     show(total, total, "")
     return route_(model)
+
+
+def _check_eight(types, modules, activations, calibrate, words):
+    """ValueError for what does not go with activations of 8 bits, before a layer is replaced."""
+    from .nn8 import Linear8
+
+    if activations is None:
+        return
+    if calibrate is not None:
+        raise ValueError("calibrate goes without activations: its layers multiply those of 16 bits")
+    mixtures = [name for name, kind in types.items() if isinstance(kind, dict)]
+    if mixtures:
+        raise ValueError(
+            f"activations: no program multiplies those of 8 bits by the experts of {_some(mixtures)}: skip them"
+        )
+    for name, kind in types.items():
+        try:
+            Linear8(*sizes_of(modules[name]), type=kind, activations=activations, device="meta", **words)
+        except ValueError as error:
+            error.add_note(f"in the module {name}")
+            raise
 
 
 def _put(model, name, made):

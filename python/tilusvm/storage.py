@@ -20,6 +20,7 @@ from ._torch import torch
 from .checkpoint import layers_of
 from .experts import Experts, MixtureOfExperts, is_mixture, route_
 from .nn import Linear, LowBit
+from .nn8 import Linear8
 
 __all__ = ["save", "load"]
 
@@ -142,6 +143,9 @@ def _describe(module):
 
 
 def _kind_of(module):
+    if isinstance(module, Linear8):  # its scales do not say of which type its results are
+        static = module.input_scale is not None
+        return {"activations": module.activations, "static": static, "dtype": _NAMES[module.dtype]}
     return {"experts": module.experts} if isinstance(module, Experts) else {"batch_invariant": module.batch_invariant}
 
 
@@ -217,20 +221,16 @@ def _prepare(model, modules, names):
     for name, config in modules.items():
         prefix = f"{name}." if name else ""
         sizes, words = (config["in_features"], config["out_features"], prefix + "bias" in names), {}
-        make, words = Linear, {"batch_invariant": config.get("batch_invariant", False)}
+        own = {"order": config.get("order", False), "multiplier": config.get("multiplier", False)}
+        own["dtype"] = config.get("dtype", torch.float16)
+        make, words = Linear, {"batch_invariant": config.get("batch_invariant", False), **own}
         if "experts" in config:
-            make, sizes, words = Experts, (config["experts"], *sizes), {}
-        made = make(
-            *sizes,
-            type=config["type"],
-            group=config["group"],
-            zeros=prefix + "zeros" in names,
-            order=config.get("order", False),
-            multiplier=config.get("multiplier", False),
-            dtype=config.get("dtype", torch.float16),
-            device="meta",
-            **words,
-        )
+            make, sizes, words = Experts, (config["experts"], *sizes), own
+        elif "activations" in config:
+            make, words = Linear8, {name: config[name] for name in ("activations", "static")}
+            words["dtype"] = _DTYPES[config["dtype"]]
+        zeros = prefix + "zeros" in names
+        made = make(*sizes, type=config["type"], group=config["group"], zeros=zeros, device="meta", **words)
         _put(model, name, made)
 
 
@@ -240,7 +240,7 @@ def _put(model, name, made):
     if name:
         owner = mixture_at(model, parent) if isinstance(made, Experts) else model.get_submodule(parent)
         setattr(owner, last, made)
-    elif isinstance(model, Linear):
+    elif isinstance(model, type(made)):
         model.__dict__.update(made.__dict__)
     else:
         raise ValueError("the file holds a single layer, the model is none")
@@ -381,7 +381,7 @@ def _check_modules(model, layers, path):
             raise UnsupportedError(
                 f"layer {name} is a stack of {layer.experts} matrices, in the model a {type(module).__name__}"
             )
-        if not isinstance(module, (torch.nn.Linear, Linear)):
+        if not isinstance(module, (torch.nn.Linear, Linear, Linear8)):
             raise UnsupportedError(f"layer {name} is a {type(module).__name__} in the model, not a torch.nn.Linear")
         if (module.in_features, module.out_features) != (layer.in_features, layer.out_features):
             raise ValueError(
