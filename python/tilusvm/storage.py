@@ -15,7 +15,7 @@ import os
 import struct
 import sys
 
-from . import UnsupportedError
+from . import UnsupportedError, checkpoint8
 from ._torch import torch
 from .checkpoint import layers_of
 from .experts import Experts, MixtureOfExperts, is_mixture, route_
@@ -324,13 +324,17 @@ def prepare_imported(model, files, path):
     """Puts modules without memory where files have imported layers, and what waits for their tensors: a list."""
     rename = _renamer(model)
     layers = {rename(n): layer for file in files for n, layer in layers_of(file.path, file.metadata).items()}
+    eight = {rename(n): layer for n, layer in checkpoint8.layers_of(path, files).items()}
+    for name, layer in eight.items():
+        if _experts_of(model, name):
+            raise layer.refused(f"no program multiplies experts so, as those of {_experts_of(model, name)}")
+    _check_modules(model, eight, path)
     names = {rename(name) for file in files for name in file.entries}
     waiting, plain = {}, {}
     for name, layer in layers.items():
-        parts = name.rsplit(".", 2)
-        experts = _module(model, parts[0]) if len(parts) == 3 and parts[1].isdigit() else None
-        if isinstance(experts, MixtureOfExperts) or is_mixture(experts):
-            waiting.setdefault(parts[0], _WaitingList(parts[0])).layers[name] = layer
+        experts = _experts_of(model, name)
+        if experts:
+            waiting.setdefault(experts, _WaitingList(experts)).layers[name] = layer
         else:
             waiting.setdefault(name, _Waiting(name)).layers[name] = layer
             plain[name] = layer
@@ -345,7 +349,18 @@ def prepare_imported(model, files, path):
                 mixture.add_module(number, child)
                 child.add_module(kind, torch.nn.Identity())
     _prepare(model, {name: layer.config(name, names) for name, layer in layers.items()}, names)
+    for name, layer in eight.items():
+        waiting[name] = _Waiting(name)
+        waiting[name].layers[name] = layer
+        _put(model, name, layer.placeholder())
     return list(waiting.values())
+
+
+def _experts_of(model, name):
+    """The name of the mixture of which the layer is a matrix of one expert; None of another layer."""
+    parts = name.rsplit(".", 2)
+    experts = _module(model, parts[0]) if len(parts) == 3 and parts[1].isdigit() else None
+    return parts[0] if isinstance(experts, MixtureOfExperts) or is_mixture(experts) else None
 
 
 def _module(model, name):
@@ -442,6 +457,9 @@ def load(
     Of what tvm-pack imported, each torch.nn.Linear becomes an nn.Linear of the same codes and scales, whose packed
     weights are made here, on the device; its multiplier goes into the scales where they hold the products. Of those a
     layer that no program multiplies is an UnsupportedError that names it.
+
+    So it is with a folder as others wrote it where its config.json says that activations are rounded to 8 bits
+    (checkpoint8): each torch.nn.Linear becomes a nn8.Linear8 of the same codes and scales, without tvm-pack.
     """
     files = files_of(os.fspath(path))
     where = {name: (file, name) for file in files for name in file.entries}
@@ -450,7 +468,11 @@ def load(
     waiting = prepare_imported(model, files, path)
     if waiting:
         rename = _renamer(model)
-        where = {rename(name): (file, name) for name, (file, _) in where.items()}
+        where = {
+            rename(name): (file, name)
+            for name, (file, _) in where.items()
+            if not checkpoint8.is_of_caches(name.rpartition(".")[2])
+        }
     names = {**dict.fromkeys(where), **dict.fromkeys(aliases)}
     _prepare(model, modules, names)
     layers = {name for each in waiting for name in each.layers}
