@@ -1,6 +1,6 @@
-"""Checkpoints of others whose activations have 8 bits: small ones, made here by the definitions of the formats, loaded as
-they lie. What they stand for is computed here alone, in float64: weights, and activations rounded as the configuration
-says."""
+"""Checkpoints of others whose activations have 8 bits: small ones, made here by the definitions of the formats, loaded
+as they lie. What they stand for is computed here alone, in float64: weights, and activations rounded as the
+configuration says."""
 
 import json
 import struct
@@ -289,7 +289,8 @@ REFUSED = {
         lambda: compressed(K, N, group=16), "groups are of 16",
     ),
     "float weights with integers": (
-        compressed_config(args(8, "float", "channel"), TOKEN["int"], "x"), lambda: fp8(K, N, channels=True), "type float",
+        compressed_config(args(8, "float", "channel"), TOKEN["int"], "x"), lambda: fp8(K, N, channels=True),
+        "type float",
     ),
     "an order": (
         FORMATS["W4A8"][0],
@@ -341,8 +342,9 @@ def test_sizes_are_refused(tmp_path):
 @pytest.mark.parametrize(
     "changes, said",
     [
-        ({"weight_scale": torch.ones(N - 8, 1)}, "weight_scale is"), ({"weight_scale": torch.ones(N, 1).int()}, "int32"),
-        ({"bias": torch.ones(3)}, "bias is"), ({"weight_scale_inv": torch.ones(1)}, "weight_scale and weight_scale_inv"),
+        ({"weight_scale": torch.ones(N - 8, 1)}, "weight_scale is"),
+        ({"weight_scale": torch.ones(N, 1).int()}, "int32"), ({"bias": torch.ones(3)}, "bias is"),
+        ({"weight_scale_inv": torch.ones(1)}, "weight_scale and weight_scale_inv"),
         ({"input_scale": torch.ones(2)}, "input_scale is"), ({"input_scale": None}, "no input_scale"),
         ({"weight": None}, "none of weight"),
     ],

@@ -52,8 +52,8 @@ def matmul_scaled(
 
     a: [..., k], b: [n, k], float8; or both int8, with group 128. group: 128, scales f32 of 1 x 128 of a,
     [..., cdiv(k, 128)], and of 128 x 128 of b, [cdiv(n, 128), cdiv(k, 128)]; 0, of rows, [..., 1] and [n, 1]; 32,
-    powers of two of 1 x 32 of both, as the uint8 of e8m0 (MXFP8). bias: f32 [n]; n % 8 == 0, k % 16 == 0. quantize_rows makes
-    a and scale_a.
+    powers of two of 1 x 32 of both, as the uint8 of e8m0 (MXFP8). bias: f32 [n]; n % 8 == 0, k % 16 == 0. quantize_rows
+    makes a and scale_a.
     """
 
 

@@ -34,9 +34,12 @@ _INSTEAD = "tvm-pack --from=auto FOLDER -o OTHER imports its weights alone, for 
 
 @dataclasses.dataclass(frozen=True)
 class Rule:
-    """How some layers are quantized. format: what the configuration calls it; activations, static: of nn8.Linear8; bits:
-    of weights; group: inputs that share a scale, 0 for all; blocks: weights have scales of 128 x 128; targets: names of
-    layers, `re:` before an expression, or "Linear" for all; lacks: why no layer can be multiplied so, or ""."""
+    """How some layers are quantized.
+
+    format: the method that the configuration names; activations, static: of nn8.Linear8; bits: of weights; group:
+    inputs that share a scale, 0 for all; blocks: weights have scales of 128 x 128; targets: names of layers, `re:`
+    before an expression, or "Linear" for all; lacks: why no layer can be multiplied so, or "".
+    """
 
     format: str
     activations: str = "f8_e4m3"
@@ -66,8 +69,9 @@ def _lacks_fp8(config):
     block = config.get("weight_block_size")
     if block and list(block) != _BLOCK:
         return f"its scales are of blocks of {list(block)}, not {_BLOCK}"
-    return "its weights have blocks, and its activations one scale" if block and config.get(
-        "activation_scheme") == "static" else ""  # fmt: skip
+    if block and config.get("activation_scheme") == "static":
+        return "its weights have blocks, and its activations one scale"
+    return ""
 
 
 def _lacks(weights, activations):
@@ -210,8 +214,8 @@ class EightLayer:
     def refused(self, what: str) -> UnsupportedError:
         """The error that says why the layer cannot be multiplied."""
         return UnsupportedError(
-            f"{self._path}: layer {self.name} ({self.rule.format}) cannot be multiplied by activations of 8 bits: {what}; "
-            f"{_INSTEAD}"
+            f"{self._path}: layer {self.name} ({self.rule.format}) cannot be multiplied by activations of 8 bits: "
+            f"{what}; {_INSTEAD}"
         )
 
     def placeholder(self) -> torch.nn.Module:

@@ -52,8 +52,8 @@ class Linear8(LowBit):
 
     Buffers: packed (8 bits, [out_features, in_features], or uint8, by pack_a8), scales (float32: [out_features, 1],
     [out_features / 128, in_features / 128] of blocks, or [groups, out_features] of fewer bits), zeros (uint8, or None),
-    bias (float32 [out_features], or None), input_scale (float32 [1], or None). half() and the like change `dtype` alone.
-    A gradient is refused when it is asked for. state_dict(), storage.save and load are as of nn.Linear.
+    bias (float32 [out_features], or None), input_scale (float32 [1], or None). half() and the like change `dtype`
+    alone. A gradient is refused when it is asked for. state_dict(), storage.save and load are as of nn.Linear.
     """
 
     dtype = torch.float16
