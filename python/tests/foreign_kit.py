@@ -105,3 +105,31 @@ FORMATS = {
     ),
     "fp8": ({"quant_method": "fp8"}, fp8),
 }  # fmt: skip
+
+
+def int8(inputs, outputs):
+    codes = torch.randint(-127, 128, (outputs, inputs), dtype=torch.int8)
+    scales = (torch.rand(outputs, 1) + 0.5) * 0.01
+    return codes.double() * scales.double(), {"weight": codes, "weight_scale": scales}
+
+
+def _eight(form, bits, group, kind):
+    groups = config_groups(bits, group)
+    token = {"num_bits": 8, "type": kind, "symmetric": True, "dynamic": True, "strategy": "token"}
+    groups["group_0"]["input_activations"] = token
+    return {"quant_method": "compressed-tensors", "format": form, "config_groups": groups}
+
+
+#: As FORMATS, of checkpoints that say that activations have 8 bits.
+EIGHT = {
+    "W8A8": (_eight("int-quantized", 8, 0, "int"), int8),
+    "W4A8": (_eight("pack-quantized", 4, 64, "float"), lambda k, n: compressed(k, n, zeros=True)),
+    "DeepSeek": (
+        {"quant_method": "fp8", "weight_block_size": [128, 128], "activation_scheme": "dynamic"},
+        lambda k, n: fp8(k, n, (128, 128)),
+    ),
+    "FP8, static": (
+        {"quant_method": "fp8", "activation_scheme": "static"},
+        lambda k, n: (lambda w, t: (w, {**t, "input_scale": torch.tensor(0.01)}))(*fp8(k, n)),
+    ),
+}  # fmt: skip

@@ -6,10 +6,10 @@ from conftest import NO_TORCH, torch
 if torch is None:
     pytest.skip(NO_TORCH, allow_module_level=True)
 
-from foreign_kit import FORMATS, compressed, fp8, gptq  # noqa: E402
+from foreign_kit import EIGHT, FORMATS, compressed, fp8, gptq  # noqa: E402
 from torch_kit import close  # noqa: E402
 
-from tilusvm import UnsupportedError  # noqa: E402
+from tilusvm import UnsupportedError, nn, storage  # noqa: E402
 from tilusvm.engines import layers, scheme  # noqa: E402
 
 INPUTS, OUTPUTS = 1024, 512
@@ -151,3 +151,91 @@ def test_tensors_that_do_not_fit():
         parts.finish()
     with pytest.raises(ValueError, match="a rank's part of the inputs, 32 to 64, must be a multiple of 64"):
         parts_of(config, 32, [192]).take(0, "weight_scale", tensors["weight_scale"], "in", 32, 64)
+
+
+# ---- activations of 8 bits ----
+
+
+def rounded(x, name):
+    """What 8 bits hold of x, in float64: a scale for each row, for 128 of it, or one."""
+    greatest, size = (127 if name == "W8A8" else 448), (128 if name == "DeepSeek" else x.shape[-1])
+    parts = x.double().unflatten(-1, (-1, size))
+    scale = 0.01 if "static" in name else parts.abs().amax(-1, keepdim=True) / greatest
+    numbers = (parts / scale).clamp(-greatest, greatest)
+    numbers = numbers.round() if name == "W8A8" else numbers.float().to(torch.float8_e4m3fn).double()
+    return (numbers * scale).flatten(-2)
+
+
+@pytest.mark.parametrize("axis, rank", [("out", 0), ("out", 1), ("in", 1)])
+@pytest.mark.parametrize("name", EIGHT)
+def test_activations_of_8_bits(name, axis, rank):
+    """Of a rank of two: two layers that an engine has as one, cut, with a bias; one launch where they fit together."""
+    torch.manual_seed(0)
+    config, make = EIGHT[name]
+    inputs, outputs = (512, 512) if axis == "out" else (512, 128)
+    made = [make(inputs, outputs) for _ in range(2)]
+    size = (outputs if axis == "out" else inputs) // 2
+    own = slice(rank * size, (rank + 1) * size)
+    part = [weight[own] if axis == "out" else weight[:, own] for weight, _ in made]
+    parts = parts_of(config, part[0].shape[1], [weight.shape[0] for weight in part])
+    for i, (_, tensors) in enumerate(made):
+        for tensor_name, tensor in tensors.items():
+            assert tensor_name in parts.scheme.tensors
+            parts.take(i, tensor_name, tensor, axis, own.start, own.stop)
+    linears = parts.finish()
+    assert len(linears) == 1 and isinstance(linears[0], nn.Linear8)
+    bias = torch.randn(sum(weight.shape[0] for weight in part)).half()
+    layers.set_bias(linears, bias)
+    x = torch.randn(3, part[0].shape[1]).half()
+    close(layers.product(linears, x), rounded(x, name) @ torch.cat(part).t() + bias.double(), 2e-3)
+
+
+def test_parts_that_are_not_multiplied_so():
+    """Within a block of 128, or of inputs that are no multiple of it: the weights are exact, for 16 bits."""
+    torch.manual_seed(0)
+    for name, axis, begin, end in (("DeepSeek", "out", 64, 192), ("W8A8", "in", 0, 64)):
+        config, make = EIGHT[name]
+        weight, tensors = make(256, 256)
+        part = weight[begin:end] if axis == "out" else weight[:, begin:end]
+        parts = parts_of(config, part.shape[1], [part.shape[0]])
+        for tensor_name, tensor in tensors.items():
+            parts.take(0, tensor_name, tensor, axis, begin, end)
+        (made,) = parts.finish()
+        assert isinstance(made, nn.Linear)
+        close(made.dequantize(torch.float64), part, 1e-3)
+
+
+def test_experts_have_16_bits():
+    torch.manual_seed(0)
+    config, make = EIGHT["DeepSeek"]
+    names = {shard: f"a.experts.{{}}.{shard}" for shard in ("w1", "w3", "w2")}
+    parts = layers.ExpertParts(
+        scheme.Scheme.from_config(config), names, 1, 256, 256, torch.bfloat16, torch.device("cpu")
+    )
+    made = {shard: make(256, 256) for shard in names}
+    for shard, (_, tensors) in made.items():
+        for tensor_name, tensor in tensors.items():
+            parts.take(0, shard, tensor_name, tensor, 0, 1)
+    before, down = parts.finish()
+    assert down.experts == 1 and before[0].type == "f8_e4m3"
+
+
+def test_plain_weights_for_activations_of_8_bits():
+    config = {"quant_method": "tilusvm", "type": "u4", "group": 64, "activations": "i8"}
+    parts = parts_of(config, 256, [128, 64])
+    weights = [torch.randn(size, 256).half() for size in (128, 64)]
+    for i, weight in enumerate(weights):
+        parts.take(i, "weight", weight, "out", 0, weight.shape[0])
+    (made,) = parts.finish()
+    assert isinstance(made, nn.Linear8) and made.type == "u4" and made.out_features == 192
+    with pytest.raises(ValueError, match="activations must be"):
+        scheme.Scheme.from_config({**config, "activations": "f16"})
+    with pytest.raises(ValueError, match="multiple of 128"):
+        parts_of(config, 96, [64]).take(0, "weight", torch.randn(64, 96).half(), "out", 0, 64)
+
+
+def test_folders_of_activations_of_8_bits(tmp_path):
+    layer = nn.Linear.from_float(torch.nn.Linear(128, 64).half(), "u4", 64, activations="i8")
+    storage.save(torch.nn.Sequential(layer), tmp_path)
+    with pytest.raises(UnsupportedError, match="layer 0 is packed for activations of i8"):
+        scheme.described(str(tmp_path))

@@ -129,6 +129,25 @@ def test_wide_codes(device, activations):
     assert "static=True" in repr(layer)
 
 
+@pytest.mark.parametrize("type, group, activations", [("i8", 0, "i8"), ("f8_e4m3", 128, "f8_e4m3"), ("u4", 64, "i8")])
+def test_cat(device, type, group, activations):
+    """Outputs one after the other, of the same bits; what does not fit is refused."""
+    sizes = (128, 64, 24)
+    linears = [torch.nn.Linear(256, n, bias=n != 64).half().to(device) for n in sizes]
+    layers = [Linear8.from_float(linear, type, group, activations=activations) for linear in linears]
+    if type == "f8_e4m3":
+        with pytest.raises(ValueError, match="multiple of 128"):
+            Linear8.cat(layers)
+        layers.pop(1)
+    whole = Linear8.cat(layers)
+    x = torch.randn(3, 256, device=device).half()
+    assert whole.out_features == sum(layer.out_features for layer in layers)
+    close(whole(x), torch.cat([layer(x) for layer in layers], -1).double(), 1e-6)
+    other = Linear8(256, 8, type="u2", group=64, activations=activations, device=device)
+    with pytest.raises(ValueError, match="type differs"):
+        Linear8.cat([layers[0], other])
+
+
 def test_types_are_kept(device):
     """half() and the like are for what goes in and out; codes and scales stay as kernels take them."""
     for type, group, activations in (("f8_e4m3", 128, "f8_e4m3"), ("u4", 128, "i8")):

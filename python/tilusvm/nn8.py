@@ -4,6 +4,8 @@ nn.Linear.from_float and quantize_ make it where `activations` is given."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ._torch import torch
 
 from . import ops, quantize
@@ -186,6 +188,44 @@ class Linear8(LowBit):
             made.scales = scales.float().reshape(shape).contiguous()
         else:
             made._fill(bits_of_codes(codes, format_of(type).bits), scales, zeros)
+        return made
+
+    @classmethod
+    @torch.no_grad()
+    def cat(cls, layers: Sequence[Linear8]) -> Linear8:
+        """One layer whose outputs are those of the layers, one after the other: x is rounded once, for one launch.
+
+        They have the same inputs, type, group, zero points, activations, static scale and dtype, and but for the last a
+        multiple of 128 outputs each where weights have blocks, of 64 where they have fewer bits than 8. A bias that
+        some have not is zero there. ValueError where they do not fit.
+        """
+        if not layers or not all(isinstance(layer, Linear8) for layer in layers):
+            raise TypeError("cat: layers must be nn.Linear8, one at least")
+        first = layers[0]
+        unit = 64 if not first.is_wide else 128 if first.group else 8
+        for layer in layers[1:]:
+            for name in ("in_features", "type", "group", "activations", "dtype"):
+                if getattr(layer, name) != getattr(first, name):
+                    raise ValueError(f"cat: {name} differs: {getattr(first, name)} and {getattr(layer, name)}")
+            if (layer.zeros is None) != (first.zeros is None):
+                raise ValueError("cat: some of the layers have zero points, and others none")
+            steps = first.input_scale, layer.input_scale
+            if (steps[0] is None) != (steps[1] is None) or steps[0] is not None and not torch.equal(*steps):
+                raise ValueError("cat: the static scales of activations differ")
+        for layer in layers[:-1]:
+            if layer.out_features % unit:
+                raise ValueError(f"cat: out_features must be a multiple of {unit}, not {layer.out_features}")
+        made = cls(
+            first.in_features, sum(layer.out_features for layer in layers), False, type=first.type, group=first.group,
+            activations=first.activations, dtype=first.dtype, device="meta",
+        )  # fmt: skip
+        made.packed = torch.cat([layer.packed.view(torch.uint8) for layer in layers]).view(first.packed.dtype)
+        made.scales = torch.cat([layer.scales for layer in layers], 0 if first.is_wide else 1)
+        made.zeros = None if first.zeros is None else torch.cat([layer.zeros for layer in layers], 1)
+        made.input_scale = first.input_scale
+        if any(layer.bias is not None for layer in layers):
+            each = [m.scales.new_zeros(m.out_features) if m.bias is None else m.bias for m in layers]
+            made.bias = torch.cat(each)
         return made
 
     def _fill(self, strings, scales, zeros):

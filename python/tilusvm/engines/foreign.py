@@ -1,9 +1,10 @@
 """Checkpoints that others have quantized, taken over as an engine reads them: GPTQ, AWQ, compressed-tensors (integers
-packed in words, and float8) and FP8 (with scales of blocks, columns or matrices).
+packed in words, int8, and float8) and FP8 (with scales of blocks, columns or matrices).
 
 A row of LAYOUTS says where a tensor of a format has a layer's inputs and outputs, so that a rank's part of it is cut
 out; Foreign.linear makes an nn.Linear of the parts, with the codes that they have. Scales are rounded to the type of
-activations. Formats: AutoGPTQ's and AutoAWQ's packing, and compressed-tensors' pack_to_int32.
+activations; where the checkpoint says that these have 8 bits, and programs multiply them so, it is an nn.Linear8, whose
+scales are as they are. Formats: AutoGPTQ's and AutoAWQ's packing, and compressed-tensors' pack_to_int32.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from typing import Any
 from .. import UnsupportedError
 from .._formats import bits_of_codes, codes_of_bits
 from .._torch import torch
-from ..nn import Linear
+from ..checkpoint8 import EightLayer, Rule, rules_of
+from ..nn import Linear, Linear8
 
 __all__ = ["LAYOUTS", "METHODS", "Foreign", "foreign_of"]
 
@@ -40,6 +42,9 @@ LAYOUTS = {
         "weight": ((1, "one"), (0, "one")), "weight_scale_inv": ((1, "group"), (0, "block")),
         "weight_scale": ((1, "group"), (0, "block")), "input_scale": (None, None),
     },
+    "int8": {
+        "weight": ((1, "one"), (0, "one")), "weight_scale": ((1, "group"), (0, "block")), "input_scale": (None, None),
+    },
 }  # fmt: skip
 
 #: What a configuration calls them.
@@ -58,7 +63,7 @@ class Foreign:
 
     layout: of LAYOUTS; bits: of a code; group: inputs that share a scale, 0 for all; block: outputs that do, of FP8;
     offset: what is added to zero points as they are stored; skip: names of layers that stay, `re:` before a regular
-    expression.
+    expression. eight: how activations of 8 bits are multiplied, where the checkpoint says so; None where they have 16.
     """
 
     layout: str
@@ -67,14 +72,15 @@ class Foreign:
     block: int = 1
     offset: int = 0
     skip: tuple[str, ...] = ()
+    eight: Rule | None = None
 
     @property
     def type(self) -> str:
-        return "f8_e4m3" if self.layout == "fp8" else f"u{self.bits}"
+        return {"fp8": "f8_e4m3", "int8": "i8"}.get(self.layout, f"u{self.bits}")
 
     @property
     def tensors(self) -> tuple[str, ...]:
-        return tuple(LAYOUTS[self.layout])
+        return (*LAYOUTS[self.layout], *(("input_scale",) if self.eight and self.layout == "packed" else ()))
 
     def skips(self, name: str) -> bool:
         """Does the layer stay? A pattern is its name, a part of it between dots, or an expression that fits."""
@@ -91,7 +97,7 @@ class Foreign:
     def cut(self, name: str, tensor: torch.Tensor, axis: str, begin: int, end: int) -> torch.Tensor:
         """Outputs ("out") or inputs ("in") from begin to end of a tensor. ValueError where they begin or end within a
         word or a group, or inputs have an order."""
-        rule = LAYOUTS[self.layout][name][axis == "out"]
+        rule = LAYOUTS[self.layout].get(name, (None, None))[axis == "out"]
         if rule is None or tensor.dim() <= rule[0] or tensor.dim() == 1 and rule[1] in ("group", "block"):
             return tensor if tensor.dim() != 1 or rule is None or rule[1] != "block" else tensor[begin:end]
         dim, unit = rule
@@ -117,10 +123,33 @@ class Foreign:
 
     # ---- a layer ----
 
+    def _linear8(self, tensors, inputs, dtype):
+        """For activations of 8 bits; None where this rank's part is none that is multiplied so."""
+        own = {name: tensor for name, tensor in tensors.items() if name != "weight_shape"}
+        scales = next((name for name in ("weight_scale", "weight_scale_inv") if name in own), None)
+        if self.eight.blocks and scales and own[scales].shape[0] == own["weight"].shape[0]:  # spread over outputs
+            first = own[scales][:: self.block]
+            if not torch.equal(first.repeat_interleave(self.block, 0)[: own[scales].shape[0]], own[scales]):
+                return None  # the part begins within a block
+            own[scales] = first
+        shapes = {name: (tensor.dtype, list(tensor.shape)) for name, tensor in own.items()}
+        try:
+            made = EightLayer("", shapes, self.eight, dtype, "")
+            return made.layer(own) if made.in_features == inputs else None
+        except UnsupportedError:
+            return None
+
     @torch.no_grad()
-    def linear(self, tensors: Mapping[str, torch.Tensor], inputs: int, outputs: int, dtype: torch.dtype) -> Linear:
+    def linear(
+        self, tensors: Mapping[str, torch.Tensor], inputs: int, outputs: int, dtype: torch.dtype
+    ) -> Linear | Linear8:
         """Of its tensors, cut, on their device; ValueError where some are missing or have other shapes."""
-        read = {"gptq": self._gptq, "awq": self._awq, "packed": self._packed, "fp8": self._fp8}[self.layout]
+        made = None if self.eight is None else self._linear8(tensors, inputs, dtype)
+        if made is not None:
+            return made
+        read = {
+            "gptq": self._gptq, "awq": self._awq, "packed": self._packed, "fp8": self._fp8, "int8": self._fp8,
+        }[self.layout]  # fmt: skip
         try:
             codes, scales, zeros, index = read(tensors, outputs)
         except KeyError as error:
@@ -241,10 +270,17 @@ def foreign_of(config: Mapping[str, Any]) -> Foreign | None:
     if layout == "fp8":
         _need(method, config, "fmt", ("e4m3", "float8_e4m3fn"))
         rows, columns = config.get("weight_block_size") or (1, 0)
-        return Foreign("fp8", 8, columns, rows, skip=skip)
+        eight = _eight(config) if config.get("activation_scheme") else None
+        return Foreign("fp8", 8, columns, rows, skip=skip, eight=eight)
     if layout == "packed":
         return _compressed(method, config, skip)
     return None
+
+
+def _eight(config):
+    """The rule of layers whose activations have 8 bits and can be multiplied so."""
+    rules = rules_of(config)
+    return rules[0] if len(rules) == 1 and not rules[0].lacks else None
 
 
 def _compressed(method, config, skip):
@@ -256,12 +292,13 @@ def _compressed(method, config, skip):
         )
     weights = groups[0].get("weights") or {}
     form = groups[0].get("format") or config.get("format")
-    _need(method, {"format": form}, "format", ("pack-quantized", "float-quantized"))
+    _need(method, {"format": form}, "format", ("pack-quantized", "float-quantized", "int-quantized"))
+    eight = _eight(config)
     size = {"channel": 0, "tensor": 0}.get(weights.get("strategy"), weights.get("group_size") or 0)
-    if form == "float-quantized":
+    if form in ("float-quantized", "int-quantized"):
         _need(method, weights, "num_bits", (8,))
         rows, columns = weights.get("block_structure") or (1, size)
-        return Foreign("fp8", 8, columns, rows, skip=skip)
+        return Foreign("fp8" if form == "float-quantized" else "int8", 8, columns, rows, skip=skip, eight=eight)
     _need(method, weights, "num_bits", (4, 8))
     _need(method, weights, "type", ("int",))
-    return Foreign("packed", _number(method, weights, "num_bits"), max(int(size), 0), skip=skip)
+    return Foreign("packed", _number(method, weights, "num_bits"), max(int(size), 0), skip=skip, eight=eight)

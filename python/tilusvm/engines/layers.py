@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from .._torch import torch
 from ..experts import Experts, rows_of
-from ..nn import Linear
+from ..nn import Linear, Linear8
 from ..ops import combine, swiglu
 from ..quantize import unpack
 from .parts import cut_weight
@@ -60,7 +60,7 @@ class LinearParts:
         linear = torch.nn.Linear(1, 1, bias=False, device="meta")
         linear.weight = torch.nn.Parameter(weight.to(self.device), requires_grad=False)
         scheme = self.scheme
-        words = {"zeros": scheme.zeros, "scales": scheme.scales, "dtype": self.dtype}
+        words = {"zeros": scheme.zeros, "scales": scheme.scales, "dtype": self.dtype, "activations": scheme.activations}
         return Linear.from_float(linear, scheme.type_of(layer), scheme.group, **words)
 
     def _made(self, layer, tensors, outputs):
@@ -103,10 +103,10 @@ class LinearParts:
 
 def joined(layers: list[Linear]) -> list[Linear]:
     """One layer of all, where they fit together (nn.Linear.cat); else the layers."""
-    if len(layers) < 2:
+    if len(layers) < 2 or len({type(layer) for layer in layers}) > 1:
         return layers
     try:
-        return [Linear.cat(layers)]
+        return [type(layers[0]).cat(layers)]
     except ValueError:  # of several types or orders, with multipliers, or of outputs within a granule
         return layers
 
@@ -126,7 +126,8 @@ def set_bias(layers: list[Linear], bias: torch.Tensor | None) -> None:
     """The bias of all outputs, so that the product adds it."""
     at = 0
     for layer in layers:
-        own = None if bias is None else bias[at : at + layer.out_features].to(layer.dtype).clone()
+        dtype = torch.float32 if isinstance(layer, Linear8) else layer.dtype
+        own = None if bias is None else bias[at : at + layer.out_features].to(dtype).clone()
         layer.bias = own
         at += layer.out_features
 
@@ -150,6 +151,7 @@ class ExpertParts:
         device: torch.device,
     ) -> None:  # fmt: skip
         self.width = width
+        scheme = scheme.of_16_bits()
         sizes = {shard: (width, hidden) if shard == "w2" else (hidden, width) for shard in names}
         self._parts = {
             shard: [

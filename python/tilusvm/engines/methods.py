@@ -116,7 +116,8 @@ class LinearMethod:
         sizes = list(output_partition_sizes)
         names = self.names if len(self.names) == len(sizes) else self.names[:1] * len(sizes)
         device = torch.empty(0).device  # the engine makes its models under the device that they run on
-        layer.tilus_parts = LinearParts(self.scheme, names, input_size_per_partition, sizes, params_dtype, device)
+        scheme = self.scheme.of_16_bits() if self.is_batch_invariant() else self.scheme
+        layer.tilus_parts = LinearParts(scheme, names, input_size_per_partition, sizes, params_dtype, device)
         layer.tilus_dummy = self.is_dummy()
         loader = self.loader(layer, extra_weight_attrs["weight_loader"])
         for name in self.scheme.tensors:

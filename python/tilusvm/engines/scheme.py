@@ -14,6 +14,7 @@ from .. import UnsupportedError, storage
 from .._formats import format_of
 from .._torch import torch
 from ..checkpoint import layers_of
+from ..nn8 import check_activations
 from ..quantize import checked_format
 from .foreign import METHODS, Foreign, foreign_of
 from .parts import NAMES, Packed, Rows
@@ -30,9 +31,10 @@ class Scheme:
     """The quantization of a model.
 
     type: a type's name, or a mapping of patterns of layers' names to types; layers that no pattern fits stay as they
-    are. group, zeros, scales: as of nn.Linear.from_float. skip: patterns of names of layers that stay. version: of what
-    tvm-pack imported. foreign: how a checkpoint of another method lies, whose layers are taken as they are. layers:
-    what the files' headers say of layers, by name: where they say nothing of one that is packed, it is of `type`.
+    are. group, zeros, scales: as of nn.Linear.from_float; activations, too, of linear layers alone, as experts have no
+    such product. skip: patterns of names of layers that stay. version: of what tvm-pack imported. foreign: how a
+    checkpoint of another method lies, whose layers are taken as they are. layers: what the files' headers say of
+    layers, by name: where they say nothing of one that is packed, it is of `type`.
     """
 
     type: str | Mapping[str, str] = "u4"
@@ -42,6 +44,7 @@ class Scheme:
     skip: tuple[str, ...] = ("lm_head",)
     version: int | None = None
     foreign: Foreign | None = None
+    activations: str | None = None
     layers: dict[str, Packed | Rows] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -50,6 +53,8 @@ class Scheme:
         self.skip = tuple(self.skip)
         if self.scales not in ("mse", "absmax"):
             raise ValueError(f"scales must be mse or absmax, not {self.scales!r}")
+        if self.activations is not None:
+            check_activations("Scheme", self.activations)
         kinds = self.type.values() if isinstance(self.type, Mapping) else [self.type]
         for kind in kinds:
             checked_format(kind, self.group, self.zeros and format_of(kind).kind == "u", torch.bfloat16)
@@ -72,6 +77,11 @@ class Scheme:
                 hint = f"did you mean {close[0]}?" if close else f"it has {', '.join(own)}"
                 raise TypeError(f"a quantization_config of tilusvm has no {name!r}: {hint}")
         return cls(**words)
+
+    def of_16_bits(self) -> Scheme:
+        """The same weights for activations of 16 bits: of experts, and where a row is not to depend on the others."""
+        foreign = self.foreign and dataclasses.replace(self.foreign, eight=None)
+        return dataclasses.replace(self, activations=None, foreign=foreign)
 
     def skips(self, name: str) -> bool:
         """Does the layer stay? A pattern fits a name, or its last words."""
@@ -139,6 +149,11 @@ def described(folder: str) -> dict[str, Packed | Rows]:
     found = {}
     for file in storage.files_of(folder):
         for name, said in json.loads(file.metadata.get("modules", "{}")).items():
+            if "activations" in said:
+                raise UnsupportedError(
+                    f"{file.path}: layer {name} is packed for activations of {said['activations']}, which engines do "
+                    f'not cut: serve the plain model with "activations" in its quantization_config'
+                )
             found[name] = Packed(said["type"], said["group"])
         for name in layers_of(file.path, file.metadata):
             found[name] = Rows(name, file.metadata[f"{name}.packed"], file.path)
