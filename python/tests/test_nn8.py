@@ -8,7 +8,7 @@ if torch is None:
 
 from torch_kit import DEVICES, close  # noqa: E402
 
-from tilusvm import nn, ops, quantize, storage  # noqa: E402
+from tilusvm import nn, ops, parallel, quantize, storage  # noqa: E402
 from tilusvm.nn8 import Linear8  # noqa: E402
 
 DTYPES = {"i8": torch.int8, "f8_e4m3": torch.float8_e4m3fn}
@@ -242,3 +242,18 @@ def test_models_that_are_refused(words, said):
 def test_batch_invariance_is_refused():
     with pytest.raises(ValueError, match="batch_invariant"):
         nn.Linear.from_float(torch.nn.Linear(128, 8), activations="i8", batch_invariant=True)
+
+
+def test_a_compiled_model(device):
+    """Without a break of the graph, of the same bits."""
+    model = quantize.quantize_(Model().to(device).half(), "u4", 64, ["head"], activations="i8", progress=False)
+    x = torch.randn(3, 128, device=device).half()
+    compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
+    with torch.no_grad():
+        assert torch.equal(compiled(x), model(x))
+
+
+def test_parts_of_several_devices_are_refused():
+    layer = Linear8.from_float(torch.nn.Linear(128, 64).half())
+    with pytest.raises(TypeError, match="0 has activations of 8 bits"):
+        parallel.parallelize_(torch.nn.Sequential(layer), {"*": "column"})

@@ -22,7 +22,7 @@ from . import ops, quantize
 from ._all_reduce import AllReduce
 from ._expert_parallel import Dispatched, ExpertParallel, shard_experts
 from .experts import MixtureOfExperts
-from .nn import Linear
+from .nn import Linear, Linear8
 
 __all__ = [
     "AllReduce",
@@ -226,6 +226,8 @@ def parallelize_(
     all_reduce = None
     for name, module in list(model.named_modules()):
         kind = next((k for p, k in plan.items() if fnmatch.fnmatchcase(name, p)), None)
+        if isinstance(module, Linear8) and kind is not None:
+            raise TypeError(f"{name} has activations of 8 bits, and layers of 16 alone are cut: leave it out of the plan")
         if not isinstance(module, (Linear, MixtureOfExperts)) or kind is None:
             continue
         if kind not in _KINDS or (kind == "experts") != isinstance(module, MixtureOfExperts):
