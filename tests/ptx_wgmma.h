@@ -133,10 +133,10 @@ static inline ptx_matrix ptx_descriptor(const ptx_insn *insn, uint64_t d, bool t
              insn->text);
     if (x.width == 16) return x;
     /* The base offset is 0: the swizzle's pattern begins at a multiple of its period. Along k nobody reads
-     * the leading offset, which is 16 by convention. */
+     * the leading offset, which is 16 by convention, but for the number of a cluster's block. */
     ptx_must(x.start % (8 * x.width) < x.width && (in_row == 0 || in_row + taken <= x.width) &&
                  x.stride % (8 * x.width) == 0 &&
-                 (transposed ? x.leading % (8 * x.width) == 0 : x.leading == 16),
+                 (transposed ? x.leading % (8 * x.width) == 0 : x.leading % 256 == 16),
              "ptx: a matrix does not begin in the first of eight rows, %x: %s", x.start, insn->text);
     return x;
 }

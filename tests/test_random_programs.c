@@ -317,6 +317,10 @@ END_TEST
 static const char *const left_out[] = {
     "scan operation argmax", /* refused: scan has them not */
     "scan operation argmin",
+    "put-global scope cta", /* refused: no other block is reached for sure */
+    "put-global scope cluster",
+    "take-global scope cta",
+    "take-global scope cluster",
     "reduce-bulk operation sub", /* refused, too */
     "reduce-bulk operation min",
     "reduce-bulk operation max",

@@ -34,11 +34,15 @@ static reg group_offset(emitter *e, const wgmma_operand *o, const wgmma_matrix *
     return tvm_pure(e, 'r', "redux.sync.or.b32 $, %s, 0xffffffff;", sum.name);
 }
 
-/* In units of 16 bytes; without the constant part it may be negative. */
+/* In units of 16 bytes; without the constant part it may be negative. Of a matrix with k last under a swizzle nobody
+ * reads the leading offset, so that the number of a cluster's block may stand there: kernels with clusters that have
+ * no other ones have no register to spare for the base without it. */
 static reg descriptor_base(emitter *e, const wgmma_operand *o, const wgmma_matrix *matrix) {
     shared_access access = {.e = e, .tile = o->tile};
     reg bytes = tvm_pure_scale(e, group_offset(e, o, matrix), o->tile.bytes);
-    reg start = tvm_pure(e, 'r', "add.s32 $, %s, %s;", bytes.name, tvm_matrix_base(e).name);
+    bool is_leading_read = matrix->is_transposed || matrix->width <= 16;
+    reg base = is_leading_read ? tvm_matrix_base(e) : tvm_shared_base(e);
+    reg start = tvm_pure(e, 'r', "add.s32 $, %s, %s;", bytes.name, base.name);
     if (!o->tile.has_dynamic) return tvm_pure(e, 'r', "shr.s32 $, %s, 4;", start.name);
     reg address = tvm_new_r(e), out = tvm_new_r(e);
     tvm_emit(e, "mad.lo.s32 %s, %s, %u, %s;", address.name, tvm_shared_dynamic(&access).name, o->tile.bytes,

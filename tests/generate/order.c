@@ -421,16 +421,19 @@ static void put_and_take(gen *g) {
     uint32_t tensor = gen_must(g, &alloc), source = gen_load_input(g, "small", TVM_F32, &layout),
              taken = gen_fresh(g, TVM_F32, &other);
     g->vars[taken] = (gen_var){.alive = true, .loose = true};
+    int64_t scope = gen_one_in(g, 3) ? TVM_SCOPE_SYS : TVM_SCOPE_GPU;
     begin_if(g, gen_apply(g, TVM_EXPR_LT, gen_block(g), constant(g, g->blocks - 1)));
     gen_put_slot(&store, tensor);
     put_index(g, &store, gen_block(g), rank + 1);
     gen_put_slot(&store, source);
+    gen_put_const(&store, scope);
     gen_must(g, &store);
     plain(g, TVM_OP_END);
     begin_if(g, gen_apply(g, TVM_EXPR_GT, gen_block(g), constant(g, 0)));
     take.type = (tvm_result_type){.kind = TVM_SLOT_REGISTER, .has_layout = true, .layout = other};
     gen_put_slot(&take, tensor);
     put_index(g, &take, gen_apply(g, TVM_EXPR_SUB, gen_block(g), constant(g, 1)), rank + 1);
+    gen_put_const(&take, scope);
     if (!gen_take(g, &take, &taken)) g->failed = true;
     plain(g, TVM_OP_END);
     gen_store_output(g, taken);
