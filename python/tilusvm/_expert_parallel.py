@@ -5,10 +5,11 @@ from __future__ import annotations
 import copy
 from typing import NamedTuple
 
+from ._torch import torch
+
 import torch.distributed as dist
 
 from ._route import Routes
-from ._torch import torch
 from .experts import Experts, MixtureOfExperts
 
 
