@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "codegen.h"
 #include "lowbit_reference.h"
 #include "suite.h"
 
@@ -206,18 +205,15 @@ static bool check_kernel(const lowbit_run *r, const problem *o, const char *kern
     return good;
 }
 
-/* Those that this GPU has: all but some are for sm_90 and later, and of these those of many rows for targets
- * without wgmma. */
+/* Those that this GPU has: all but some are for sm_90 and later. */
 static bool check_variants(const lowbit_run *r, const problem *o, size_t size) {
     enum { LATE_TARGET = 90 };
-    bool has_wgmma = tvm_traits_have(tvm_target_traits_for(r->s->target), TVM_HAS_WGMMA);
     size_t count = tvm_kernel_count(r->gpu), every = size < SIZES ? SIZES : count;
     bool good = true;
     for (size_t k = 0; k < count; k++) {
         const char *kernel = tvm_kernel_name(tvm_kernel_at(r->gpu, k));
         if (lowbit_rows(kernel) == 0) continue;
         if (r->s->target < LATE_TARGET && !lowbit_is_for_all(kernel)) continue;
-        if (has_wgmma && lowbit_is_for_all(kernel) && lowbit_rows(kernel) > 16) continue;
         good = check_kernel(r, o, kernel, (k + size + r->data->turn) % every == 0) && good;
     }
     return good;
