@@ -461,7 +461,7 @@ static const shipped_program programs[] = {
     {"layer_norm_backward.vasm", 7, 7, 0, 0},
     {"matmul.vasm", 11, 11, 0, 0},
     {"matmul_lowbit_a8.vasm", 6, 6, 0, 0},
-    {"matmul_lowbit_u4.vasm", 60, 36, 0, 0},
+    {"matmul_lowbit_u4.vasm", 59, 36, 0, 0},
     {"matmul_scaled.vasm", 7, 7, 0, 0},
     {"matmul_simple.vasm", 2, 2, 0, 1},
     {"matmul_u3.vasm", 2, 2, 0, 0},
