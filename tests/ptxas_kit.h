@@ -58,12 +58,12 @@ static inline bool ptxas_kept(const char *hash, const char *version) {
     return !test_all() && ptxas_listed(path, first) && ptxas_listed(path, hash);
 }
 
-/* Adds a line to the texts of this build's runs, unless one begins like it: in one write, so that lines of
- * suites that run at once stay whole. */
+/* Adds a line to the texts of this build's runs, with the first line of `rest`, unless one begins like it: in
+ * one write, so that lines of suites that run at once stay whole. */
 static inline void ptxas_note(const char *start, const char *rest) {
     char line[PTXAS_LINE_MAX];
     if (ptxas_listed(ptxas_new_verdicts(), start)) return;
-    int length = snprintf(line, sizeof line - 1, "%s %s", start, rest);
+    int length = snprintf(line, sizeof line - 1, "%s %.*s", start, (int)strcspn(rest, "\n"), rest);
     if (length > PTXAS_LINE_MAX - 2) length = PTXAS_LINE_MAX - 2;
     line[length++] = '\n';
     int file = open(ptxas_new_verdicts(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
