@@ -231,6 +231,8 @@ typedef struct prover {
 /* ---- scalars.c ---- */
 
 bool tvm_prove_find_scalars(prover *p);
+/* The only instruction whose result the slot is; NULL: there are several, or none. */
+const tvm_insn *tvm_prove_definition(const prover *p, uint32_t slot);
 prove_value tvm_prove_eval(const prover *p, const prove_state *state, uint32_t expr);
 prove_value tvm_prove_exact(int64_t v);
 /* The scalar has the value now. */

@@ -222,8 +222,7 @@ static int64_t type_min(tvm_dtype type) {
     return type.kind == TVM_KIND_INT ? -type_max(type) - 1 : 0;
 }
 
-/* The only instruction that assigns the slot; NULL: there are others, or the launch does. */
-static const tvm_insn *assigns(const prover *p, uint32_t slot) {
+const tvm_insn *tvm_prove_definition(const prover *p, uint32_t slot) {
     const tvm_insn *only = NULL;
     for (uint32_t i = 0; i < p->kernel->insn_count; i++) {
         if (p->kernel->insns[i].result != slot) continue;
@@ -236,7 +235,7 @@ static const tvm_insn *assigns(const prover *p, uint32_t slot) {
 static prove_range range_at(const prover *p, uint32_t expr, unsigned depth, bool *wraps);
 
 static prove_range range_of_slot(const prover *p, uint32_t slot, unsigned depth, prove_range any) {
-    const tvm_insn *insn = slot < p->kernel->param_count ? NULL : assigns(p, slot);
+    const tvm_insn *insn = slot < p->kernel->param_count ? NULL : tvm_prove_definition(p, slot);
     bool wraps = false;
     if (!insn || (insn->op != TVM_OP_LET && insn->op != TVM_OP_FOR)) return any;
     const tvm_operand *operands = tvm_operands(p->kernel, insn);

@@ -10,17 +10,6 @@ static bool is_slot(const tvm_operand *operand, uint32_t slot) {
     return operand->kind == TVM_OPERAND_SLOT && operand->value == slot;
 }
 
-/* The only instruction whose result it is; NULL: there are several, or none. */
-static const tvm_insn *definition_of(const prover *p, uint32_t slot) {
-    const tvm_insn *only = NULL;
-    for (uint32_t i = 0; i < p->kernel->insn_count; i++) {
-        if (p->kernel->insns[i].result != slot) continue;
-        if (only) return NULL;
-        only = &p->kernel->insns[i];
-    }
-    return only;
-}
-
 /* Are all elements of the tensor one number? */
 static bool is_number(const prover *p, const tvm_operand *operand, unsigned depth, int64_t *v) {
     int64_t a, b;
@@ -33,7 +22,7 @@ static bool is_number(const prover *p, const tvm_operand *operand, unsigned dept
     if (operand->kind == TVM_OPERAND_NONE) return true; /* of alloc-register: zero bits */
     if (operand->kind != TVM_OPERAND_SLOT || operand->value < p->kernel->param_count || depth == MOST_DEPTH)
         return false;
-    const tvm_insn *insn = definition_of(p, operand->value);
+    const tvm_insn *insn = tvm_prove_definition(p, operand->value);
     if (!insn || (insn->op != TVM_OP_ALLOC_REGISTER && insn->op != TVM_OP_ADD)) return false;
     const tvm_operand *operands = tvm_operands(p->kernel, insn);
     if (insn->op == TVM_OP_ALLOC_REGISTER) return is_number(p, &operands[insn->count - 1], depth + 1, v);
