@@ -576,8 +576,8 @@ START_TEST(every_variant_has_experts) {
                                           "WTYPE=f4_e2m1 ATYPE=bf16 GROUP=32 BIAS=true EXPERTS=true",
                                           "WTYPE=u3 GROUP=64 FACTOR=true EXPERTS=true",
                                           "WTYPE=u4 EXPERTS=true GATE=\"silu\"",
-                                          "WTYPE=f4_e2m1 ATYPE=bf16 GROUP=32 BIAS=true EXPERTS=true "
-                                          "GATE=\"clamped\"",
+                                          ("WTYPE=f4_e2m1 ATYPE=bf16 GROUP=32 BIAS=true EXPERTS=true "
+                                           "GATE=\"clamped\""),
                                           "WTYPE=u4 GROUP=64 EXPERTS=true GATHER=true"};
     static const char *const gates[] = {NULL, NULL, NULL, "silu", "clamped", NULL};
     runner r;
