@@ -468,6 +468,23 @@ static CUresult make(void **handle) {
     return CUDA_SUCCESS;
 }
 
+static void release_graph(void *handle) {
+    CUgraph graph = handle;
+    while (graph->nodes) {
+        fake_node *next = graph->nodes->next;
+        free(graph->nodes);
+        graph->nodes = next;
+    }
+    free(graph);
+}
+
+static CUresult make_graph(CUgraph *graph) {
+    CUgraph made = calloc(1, sizeof *made);
+    if (!made || !keep(made, release_graph)) return CUDA_ERROR_OUT_OF_MEMORY;
+    *graph = made;
+    return CUDA_SUCCESS;
+}
+
 CUresult cuStreamCreate(CUstream *stream, unsigned flags) {
     (void)flags;
     ENTER_CONTEXT();
@@ -520,7 +537,85 @@ CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph) {
     say("captured %d\n", captured);
     captured = -1;
     if (entered || in_stream()) return entered ? entered : in_stream();
-    return make((void **)graph);
+    return make_graph(graph);
+}
+
+CUresult cuGraphCreate(CUgraph *graph, unsigned flags) {
+    (void)flags;
+    ENTER_CONTEXT();
+    return make_graph(graph);
+}
+
+/* "node 2 after 0 1: launch ..." */
+static CUresult add_node(CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t count,
+                         const char *text) {
+    fake_node *made = calloc(1, sizeof *made);
+    if (!made) return CUDA_ERROR_OUT_OF_MEMORY;
+    made->graph = graph;
+    made->number = graph->count++;
+    made->next = graph->nodes;
+    graph->nodes = made;
+    say("node %u", made->number);
+    for (size_t i = 0; i < count; i++)
+        say("%s %u", i ? "" : " after", ((const fake_node *)(const void *)after[i])->number);
+    say(": %s\n", text);
+    *node = (CUgraphNode)(void *)made;
+    return CUDA_SUCCESS;
+}
+
+static CUresult describe_node(const CUDA_KERNEL_NODE_PARAMS *params, char text[480]) {
+    FILE *line = fmemopen(text, 480, "w");
+    if (!params->gridDimX || !params->gridDimY || !params->gridDimZ || !params->blockDimX || !line) {
+        if (line) fclose(line);
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    fprintf(line, "%s %u,%u,%u %u %u", ((fake_function *)(void *)params->func)->name, params->gridDimX,
+            params->gridDimY, params->gridDimZ, params->blockDimX, params->sharedMemBytes);
+    write_params(line, params->kernelParams);
+    fclose(line);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGraphAddKernelNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t count,
+                              const CUDA_KERNEL_NODE_PARAMS *params) {
+    char text[480] = "";
+    ENTER_CONTEXT();
+    CUresult result = describe_node(params, text);
+    return result ? result : add_node(node, graph, after, count, text);
+}
+
+CUresult cuGraphAddEmptyNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t count) {
+    ENTER_CONTEXT();
+    return add_node(node, graph, after, count, "nothing");
+}
+
+CUresult cuGraphAddDependencies(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to,
+                                const CUgraphEdgeData *edges, size_t count) {
+    ENTER_CONTEXT();
+    for (size_t i = 0; i < count; i++) {
+        const fake_node *a = (const void *)from[i], *b = (const void *)to[i];
+        if (a->graph != graph || b->graph != graph) return CUDA_ERROR_INVALID_VALUE;
+        say("edge %u %u port %d type %d\n", a->number, b->number, edges ? edges[i].from_port : 0,
+            edges ? edges[i].type : 0);
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGraphKernelNodeSetAttribute(CUgraphNode node, CUkernelNodeAttrID attribute,
+                                       const CUkernelNodeAttrValue *value) {
+    ENTER_CONTEXT();
+    say("node %u with %d %d\n", ((fake_node *)(void *)node)->number, (int)attribute, value->cooperative);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGraphExecKernelNodeSetParams(CUgraphExec exec, CUgraphNode node,
+                                        const CUDA_KERNEL_NODE_PARAMS *params) {
+    char text[480] = "";
+    (void)exec;
+    ENTER_CONTEXT();
+    CUresult result = describe_node(params, text);
+    if (!result) say("set %u: %s\n", ((fake_node *)(void *)node)->number, text);
+    return result;
 }
 
 CUresult cuGraphInstantiate(CUgraphExec *exec, CUgraph graph, unsigned long long flags) {

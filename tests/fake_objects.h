@@ -26,6 +26,19 @@ struct CUmod_st {
     fake_function *functions;
 };
 
+/* A graph's nodes: a launch's line, "" of one that runs nothing; they go with the graph. */
+typedef struct fake_node {
+    struct fake_node *next;
+    struct CUgraph_st *graph;
+    unsigned number;
+    char text[480];
+} fake_node;
+
+struct CUgraph_st {
+    fake_node *nodes; /* the last one first */
+    unsigned count;
+};
+
 /* The primary contexts of the devices; `foreign` stands for all others, of which a test makes the handles. */
 typedef struct fake_context {
     int references;

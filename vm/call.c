@@ -1,4 +1,5 @@
 /* Calling a kernel: arguments from C to what a device launches. Nothing here allocates unless it fails. */
+#include "call_kept.h"
 #include "launch.h"
 #include "runtime.h"
 #include "signature.h"
@@ -8,13 +9,6 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-
-typedef struct call_args {
-    tvm_scalar scalars[TVM_MAX_PARAMS];
-    void *data[TVM_MAX_PARAMS];
-    const tvm_value *values; /* when the caller says more of tensors than their addresses; else NULL */
-    uint64_t tensor_bytes[TVM_MAX_LAUNCH_TENSORS];
-} call_args;
 
 static const char *param_name(const tvm_kernel *function, uint32_t param) {
     return tvm_string(function->code->program, function->kernel->slots[param].name);
@@ -56,7 +50,7 @@ static tvm_status count_mismatch(const tvm_kernel *function, size_t count, tvm_d
 }
 
 static tvm_status arguments_from_values(const tvm_kernel *function, const tvm_value *values, size_t count,
-                                        call_args *out, tvm_diags *diags) {
+                                        tvm_call_args *out, tvm_diags *diags) {
     const tvm_ir_kernel *kernel = function->kernel;
     if (count != kernel->param_count || (count && !values)) return count_mismatch(function, count, diags);
     out->values = values;
@@ -69,7 +63,7 @@ static tvm_status arguments_from_values(const tvm_kernel *function, const tvm_va
     return TVM_OK;
 }
 
-static void arguments_from_list(const tvm_kernel *function, va_list list, call_args *out) {
+static void arguments_from_list(const tvm_kernel *function, va_list list, tvm_call_args *out) {
     out->values = NULL;
     for (uint32_t i = 0; i < function->kernel->param_count; i++) {
         tvm_scalar *scalar = &out->scalars[i];
@@ -99,7 +93,7 @@ static void arguments_from_list(const tvm_kernel *function, va_list list, call_a
     }
 }
 
-static void arguments_from_addresses(const tvm_kernel *function, void *const *addresses, call_args *out) {
+static void arguments_from_addresses(const tvm_kernel *function, void *const *addresses, tvm_call_args *out) {
     out->values = NULL;
     for (uint32_t i = 0; i < function->kernel->param_count; i++) {
         tvm_scalar *scalar = &out->scalars[i];
@@ -130,7 +124,7 @@ static void arguments_from_addresses(const tvm_kernel *function, void *const *ad
     }
 }
 
-static tvm_launch_env env_of(const tvm_kernel *function, const call_args *args) {
+static tvm_launch_env env_of(const tvm_kernel *function, const tvm_call_args *args) {
     tvm_launch_env env = tvm_context_launch_env(function->code->context);
     env.scalars = args->scalars;
     return env;
@@ -139,8 +133,8 @@ static tvm_launch_env env_of(const tvm_kernel *function, const call_args *args) 
 /* ---- entries ---- */
 
 /* The kernel that a launch runs: the function itself, or of an entry the variant for these arguments. */
-static tvm_status find_variant(const tvm_kernel *function, const call_args *args, const tvm_kernel **variant,
-                               tvm_diags *diags) {
+static tvm_status find_variant(const tvm_kernel *function, const tvm_call_args *args,
+                               const tvm_kernel **variant, tvm_diags *diags) {
     uint32_t index;
     *variant = function;
     if (!function->entry) return TVM_OK;
@@ -150,15 +144,20 @@ static tvm_status find_variant(const tvm_kernel *function, const call_args *args
     return status;
 }
 
-/* Ends a public call: what went wrong with a variant is told with the entry's name before it. */
-static tvm_status finish(const tvm_kernel *function, const tvm_kernel *variant, tvm_status status,
-                         tvm_diags *diags) {
-    for (size_t i = 0; status && variant != function && i < diags->count; i++) {
+/* What went wrong with a variant is told with the entry's name before it. */
+static void name_entry(const tvm_kernel *function, const tvm_kernel *variant, tvm_diags *diags) {
+    for (size_t i = 0; variant != function && i < diags->count; i++) {
         char *old = diags->items[i].message, *told;
         if (!old || asprintf(&told, "entry '%s': %s", tvm_kernel_name(function), old) < 0) continue;
         diags->items[i].message = told;
         free(old);
     }
+}
+
+/* Ends a public call. */
+static tvm_status finish(const tvm_kernel *function, const tvm_kernel *variant, tvm_status status,
+                         tvm_diags *diags) {
+    if (status) name_entry(function, variant, diags);
     return tvm_context_finish(function->code->context, status, diags);
 }
 
@@ -184,7 +183,7 @@ static tvm_status check_memory(const tvm_kernel *function, uint32_t param, const
 
 /* What only a caller who passes addresses can get wrong; without values, only a NULL is left to be looked at.
  */
-static tvm_status check_tensor(const tvm_kernel *function, uint32_t param, const call_args *args,
+static tvm_status check_tensor(const tvm_kernel *function, uint32_t param, const tvm_call_args *args,
                                const tvm_launch_shapes *shapes, tvm_diags *diags) {
     const tvm_value *value = args->values ? &args->values[param] : NULL;
     const void *data = args->data[param];
@@ -215,7 +214,7 @@ static tvm_status check_tensor(const tvm_kernel *function, uint32_t param, const
 }
 
 /* Is there nothing to be looked at but that there is an address? */
-static inline bool is_plain(const tvm_kernel *function, const call_args *args, uint32_t param) {
+static inline bool is_plain(const tvm_kernel *function, const tvm_call_args *args, uint32_t param) {
     const tvm_value *value = args->values ? &args->values[param] : NULL;
     const void *data = args->data[param];
     if (tvm_limits_look_at_memory(&function->code->context->limits)) return false;
@@ -223,7 +222,7 @@ static inline bool is_plain(const tvm_kernel *function, const call_args *args, u
 }
 
 /* What the scalars alone say: everything of the launch but where its tensors lie. */
-static tvm_status check_scalars(const tvm_kernel *function, call_args *args, tvm_launch_shapes *shapes,
+static tvm_status check_scalars(const tvm_kernel *function, tvm_call_args *args, tvm_launch_shapes *shapes,
                                 tvm_diags *diags) {
     tvm_status status = TVM_OK;
     shapes->program = function->code->program;
@@ -240,7 +239,7 @@ static tvm_status check_scalars(const tvm_kernel *function, call_args *args, tvm
 }
 
 /* Everything that is checked before a launch; sets its grid and shapes. */
-static tvm_status check_arguments(const tvm_kernel *function, call_args *args, tvm_launch_shapes *shapes,
+static tvm_status check_arguments(const tvm_kernel *function, tvm_call_args *args, tvm_launch_shapes *shapes,
                                   tvm_device_launch *launch, tvm_diags *diags) {
     const tvm_ir_kernel *kernel = function->kernel;
     tvm_status status = check_scalars(function, args, shapes, diags);
@@ -256,7 +255,7 @@ static tvm_status check_arguments(const tvm_kernel *function, call_args *args, t
 }
 
 /* All but the grid and shapes, which the checks find. */
-static tvm_device_launch launch_of(const tvm_kernel *function, void *stream, const call_args *args) {
+static tvm_device_launch launch_of(const tvm_kernel *function, void *stream, const tvm_call_args *args) {
     return (tvm_device_launch){.kernel = function->index,
                                .scalars = args->scalars,
                                .data = args->data,
@@ -264,11 +263,11 @@ static tvm_device_launch launch_of(const tvm_kernel *function, void *stream, con
                                .stream = stream};
 }
 
-static tvm_status submit(const tvm_kernel *function, void *stream, call_args *args, tvm_diags *diags) {
+static tvm_status submit(const tvm_kernel *function, void *stream, tvm_call_args *args, tvm_diags *diags) {
     tvm_launch_shapes shapes;
     tvm_device_launch launch = launch_of(function, stream, args);
     tvm_status status = check_arguments(function, args, &shapes, &launch, diags);
-    if (status || !launch.grid[0] || !launch.grid[1] || !launch.grid[2]) return status;
+    if (status || tvm_launch_is_empty(&launch)) return status;
     tvm_context *context = function->code->context;
     tvm_span span = tvm_span_begin(&context->observer, TVM_SPAN_LAUNCH, tvm_kernel_name(function));
     status = context->ops->launch(function->code->device_code, &launch, diags);
@@ -278,7 +277,7 @@ static tvm_status submit(const tvm_kernel *function, void *stream, call_args *ar
 
 tvm_status tvm_launch(tvm_kernel *function, void *stream, ...) {
     if (!function) return TVM_USAGE;
-    call_args args;
+    tvm_call_args args;
     va_list list;
     va_start(list, stream);
     arguments_from_list(function, list, &args);
@@ -291,7 +290,7 @@ tvm_status tvm_launch(tvm_kernel *function, void *stream, ...) {
 }
 
 tvm_status tvm_launch_addresses(tvm_kernel *function, void *stream, void *const *addresses) {
-    call_args args;
+    tvm_call_args args;
     arguments_from_addresses(function, addresses, &args);
     const tvm_kernel *variant;
     tvm_diags diags = {0};
@@ -302,15 +301,44 @@ tvm_status tvm_launch_addresses(tvm_kernel *function, void *stream, void *const 
 
 /* tvm_launchv's arguments and the kernel that they are for. */
 static tvm_status arguments_and_variant(const tvm_kernel *function, const tvm_value *values, size_t count,
-                                        call_args *args, const tvm_kernel **variant, tvm_diags *diags) {
+                                        tvm_call_args *args, const tvm_kernel **variant, tvm_diags *diags) {
     *variant = function;
     tvm_status status = arguments_from_values(function, values, count, args, diags);
     return status ? status : find_variant(function, args, variant, diags);
 }
 
+tvm_status tvm_launch_keep(const tvm_kernel *function, const tvm_value *values, tvm_kept_launch *kept,
+                           tvm_diags *diags) {
+    tvm_diags said = {0};
+    kept->function = function;
+    tvm_status status = arguments_and_variant(function, values, function->kernel->param_count, &kept->args,
+                                              &kept->variant, &said);
+    if (!status) kept->launch = launch_of(kept->variant, NULL, &kept->args);
+    if (!status) status = check_arguments(kept->variant, &kept->args, &kept->shapes, &kept->launch, &said);
+    if (status) name_entry(function, kept->variant, &said);
+    for (size_t i = 0; i < said.count; i++)
+        tvm_diag_add(diags, status, NULL, said.items[i].hint, "%s", said.items[i].message);
+    if (status && !said.count) tvm_diag_no_memory(diags);
+    tvm_diags_free(&said);
+    return status;
+}
+
+tvm_status tvm_launch_kept(tvm_kept_launch *kept, void *stream, tvm_diags *diags) {
+    tvm_context *context = kept->function->code->context;
+    tvm_device_launch *launch = &kept->launch;
+    tvm_status status = tvm_limits_check(&context->limits, tvm_kernel_name(kept->variant),
+                                         kept->variant->tensor_count, launch, diags);
+    if (status || tvm_launch_is_empty(launch)) return status;
+    launch->stream = stream;
+    tvm_span span = tvm_span_begin(&context->observer, TVM_SPAN_LAUNCH, tvm_kernel_name(kept->variant));
+    status = context->ops->launch(kept->variant->code->device_code, launch, diags);
+    tvm_span_end(&context->observer, &span);
+    return status;
+}
+
 tvm_status tvm_launchv(tvm_kernel *function, void *stream, const tvm_value *values, size_t count) {
     if (!function) return TVM_USAGE;
-    call_args args;
+    tvm_call_args args;
     const tvm_kernel *variant;
     tvm_diags diags = {0};
     tvm_status status = arguments_and_variant(function, values, count, &args, &variant, &diags);
@@ -321,7 +349,7 @@ tvm_status tvm_launchv(tvm_kernel *function, void *stream, const tvm_value *valu
 tvm_status tvm_kernel_costs(const tvm_kernel *function, const tvm_value *values, size_t count,
                             tvm_text *out) {
     const tvm_ir_entry *entry = function->entry;
-    call_args args;
+    tvm_call_args args;
     tvm_diags diags = {0};
     bool costs = false;
     for (uint32_t i = 0; entry && i < entry->case_count; i++)
@@ -335,7 +363,7 @@ tvm_status tvm_kernel_costs(const tvm_kernel *function, const tvm_value *values,
 
 tvm_status tvm_reserve(tvm_kernel *function, void *stream, const tvm_value *values, size_t count) {
     if (!function) return TVM_USAGE;
-    call_args args;
+    tvm_call_args args;
     const tvm_kernel *variant;
     tvm_launch_shapes shapes;
     tvm_diags diags = {0};
@@ -393,7 +421,7 @@ tvm_status tvm_kernel_variant(const tvm_kernel *function, const tvm_value *value
                               const char **name) {
     if (!function || !name) return TVM_USAGE;
     *name = NULL;
-    call_args args;
+    tvm_call_args args;
     const tvm_kernel *variant;
     tvm_diags diags = {0};
     tvm_status status = arguments_and_variant(function, values, count, &args, &variant, &diags);
@@ -403,7 +431,7 @@ tvm_status tvm_kernel_variant(const tvm_kernel *function, const tvm_value *value
 
 tvm_status tvm_kernel_check(const tvm_kernel *function, const tvm_value *values, size_t count,
                             const tvm_kernel **variant) {
-    call_args args;
+    tvm_call_args args;
     tvm_diags diags = {0};
     tvm_status status = arguments_and_variant(function, values, count, &args, variant, &diags);
     tvm_launch_env env = env_of(function, &args);
@@ -417,7 +445,7 @@ static tvm_status shape_of(const tvm_kernel *function, size_t index, const tvm_v
     if (index >= kernel->param_count || kernel->slots[index].kind != TVM_SLOT_GLOBAL)
         return tvm_diag_add(diags, TVM_USAGE, NULL, NULL, "parameter %zu of kernel '%s' is no tensor", index,
                             tvm_kernel_name(function));
-    call_args args;
+    tvm_call_args args;
     uint64_t size;
     tvm_status status = arguments_and_variant(function, values, count, &args, variant, diags);
     const tvm_launch_env env = env_of(function, &args);
@@ -441,7 +469,7 @@ tvm_status tvm_param_shape(const tvm_kernel *function, size_t index, const tvm_v
 tvm_status tvm_kernel_strides(const tvm_kernel *function, size_t index, const tvm_value *values, size_t count,
                               int64_t stride[TVM_MAX_RANK]) {
     const tvm_kernel *variant = function;
-    call_args args;
+    tvm_call_args args;
     tvm_diags diags = {0};
     tvm_status status = arguments_and_variant(function, values, count, &args, &variant, &diags);
     const tvm_launch_env env = env_of(function, &args);
@@ -458,7 +486,7 @@ tvm_status tvm_time_sets(tvm_kernel *function, const tvm_value *const *sets, uns
     if (!function || !microseconds || !set_count || set_count > MOST_SETS) return TVM_USAGE;
     *microseconds = 0;
     typedef struct set {
-        call_args args;
+        tvm_call_args args;
         tvm_launch_shapes shapes;
     } set;
     set *made = calloc(set_count, sizeof *made);
@@ -471,7 +499,7 @@ tvm_status tvm_time_sets(tvm_kernel *function, const tvm_value *const *sets, uns
         launches[i] = launch_of(variant, NULL, &made[i].args);
         if (!status) status = check_arguments(variant, &made[i].args, &made[i].shapes, &launches[i], &diags);
     }
-    if (!status && launches->grid[0] && launches->grid[1] && launches->grid[2])
+    if (!status && !tvm_launch_is_empty(launches))
         status = function->code->context->ops->time(function->code->device_code, launches, set_count, repeats,
                                                     microseconds, &diags);
     free(made);
@@ -485,7 +513,7 @@ tvm_status tvm_time(tvm_kernel *function, const tvm_value *values, size_t count,
 
 tvm_status tvm_launch_counted(tvm_kernel *function, const tvm_value *values, size_t count,
                               tvm_launch_counts *counts) {
-    call_args args;
+    tvm_call_args args;
     const tvm_kernel *variant;
     tvm_diags diags = {0};
     tvm_status status = arguments_and_variant(function, values, count, &args, &variant, &diags);
@@ -493,7 +521,7 @@ tvm_status tvm_launch_counted(tvm_kernel *function, const tvm_value *values, siz
     tvm_device_launch launch = launch_of(variant, NULL, &args);
     if (!status) status = check_arguments(variant, &args, &shapes, &launch, &diags);
     launch.counts = counts;
-    if (!status && launch.grid[0] && launch.grid[1] && launch.grid[2])
+    if (!status && !tvm_launch_is_empty(&launch))
         status = function->code->context->ops->launch(function->code->device_code, &launch, &diags);
     return finish(function, variant, status, &diags);
 }

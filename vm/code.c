@@ -263,21 +263,35 @@ static bool has_operand_in(const tvm_ir_kernel *kernel, const tvm_insn *insn, ui
     return false;
 }
 
-static bool writes_to(const tvm_ir_kernel *kernel, uint32_t param) {
-    for (uint32_t i = 0; i < kernel->insn_count; i++)
-        if (tvm_op(kernel->insns[i].op)->effects & TVM_EFFECT_WRITE_GLOBAL &&
-            has_operand_in(kernel, &kernel->insns[i], param))
-            return true;
-    return false;
+/* Of a kernel, in the order of its text: what comes before its last wait-dependency may come early. */
+static unsigned accesses_of(const tvm_ir_kernel *kernel, uint32_t param) {
+    unsigned found = 0, early = 0;
+    for (uint32_t i = 0; i < kernel->insn_count; i++) {
+        unsigned effects = tvm_op(kernel->insns[i].op)->effects, kinds = 0;
+        if (effects & TVM_EFFECT_LAST_LAUNCH) early = found;
+        if (!(effects & (TVM_EFFECT_READ_GLOBAL | TVM_EFFECT_WRITE_GLOBAL))) continue;
+        if (!has_operand_in(kernel, &kernel->insns[i], param)) continue;
+        if (effects & TVM_EFFECT_READ_GLOBAL) kinds |= TVM_PARAM_READ;
+        if (effects & TVM_EFFECT_WRITE_GLOBAL) kinds |= TVM_PARAM_WRITTEN;
+        if (kinds & TVM_PARAM_READ && !(found & TVM_PARAM_WRITTEN)) kinds |= TVM_PARAM_READ_FIRST;
+        found |= kinds;
+    }
+    if (early & TVM_PARAM_READ) found |= TVM_PARAM_READ_EARLY;
+    if (early & TVM_PARAM_WRITTEN) found |= TVM_PARAM_WRITTEN_EARLY;
+    return found;
+}
+
+unsigned tvm_param_accesses(const tvm_kernel *function, uint32_t param) {
+    if (!function->entry) return accesses_of(function->kernel, param);
+    unsigned found = 0;
+    for (uint32_t i = 0; i < function->entry->case_count; i++)
+        found |= accesses_of(&function->code->program->kernels[function->entry->cases[i].kernel], param);
+    return found;
 }
 
 int tvm_param_written(const tvm_kernel *function, size_t index) {
     if (!function || index >= function->kernel->param_count) return 0;
-    if (!function->entry) return writes_to(function->kernel, (uint32_t)index);
-    for (uint32_t i = 0; i < function->entry->case_count; i++)
-        if (writes_to(&function->code->program->kernels[function->entry->cases[i].kernel], (uint32_t)index))
-            return 1;
-    return 0;
+    return (tvm_param_accesses(function, (uint32_t)index) & TVM_PARAM_WRITTEN) != 0;
 }
 
 tvm_status tvm_get_kernel_info(tvm_kernel *function, tvm_kernel_info *info) {

@@ -42,6 +42,19 @@ typedef struct tvm_device_launch {
     tvm_launch_counts *counts; /* added to; NULL: nothing is counted */
 } tvm_device_launch;
 
+/* A launch of a graph that the device runs as one. */
+typedef struct tvm_device_node {
+    void *code; /* of the launch's program */
+    const char *name;
+    const tvm_device_launch *launch; /* whose grid may have no block: nothing runs then */
+    const uint32_t *after;           /* the earlier launches of the graph that it waits for */
+    uint32_t after_count;
+    bool early; /* it may begin before the one that it waits for has ended, if its code waits for that itself
+                 */
+    void *
+        memory; /* for the tensors of the launch that are not clean, each at the next multiple of 256 bytes */
+} tvm_device_node;
+
 typedef struct tvm_device_ops {
     tvm_device_kind kind;
     /* TVM_NO_DEVICE when there is no such device or no driver, TVM_UNSUPPORTED when this build or the code
@@ -83,6 +96,21 @@ typedef struct tvm_device_ops {
     tvm_status (*time)(void *code, const tvm_device_launch *launches, unsigned count, unsigned repeats,
                        double *microseconds, tvm_diags *diags);
     tvm_status (*synchronize)(void *device, void *stream, tvm_diags *diags);
+
+    /* Graphs; NULL where their launches are made one after the other. graph_open prepares the launches'
+     * kernels; name and nodes need not outlive the call. graph_set gives a node other arguments, also another
+     * kernel of the same program, for launches of the graph from now on. *rebuild: the graph cannot take
+     * them, and has to be opened anew. The device is one context's, whose caller takes care that one thread
+     * at a time uses a graph. */
+    tvm_status (*graph_open)(void *device, const char *name, const tvm_device_node *nodes, uint32_t count,
+                             void **graph, tvm_diags *diags);
+    tvm_status (*graph_set)(void *graph, uint32_t index, const tvm_device_node *node, bool *rebuild,
+                            tvm_diags *diags);
+    tvm_status (*graph_launch)(void *graph, void *stream, tvm_diags *diags);
+    /* Of a graph that does not run. */
+    void (*graph_close)(void *graph);
+    /* Waits for all that the device does. */
+    tvm_status (*drain)(void *device, tvm_diags *diags);
 
     /* The timeline's spans of the device, from begin to end; NULL where launches are done when they return.
      */

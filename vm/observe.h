@@ -15,6 +15,7 @@
     X(PTXAS, "ptxas", TVM_LOG_INFO)                                                                          \
     X(LOAD, "load", TVM_LOG_INFO)                                                                            \
     X(PREPARE, "prepare", TVM_LOG_DEBUG)                                                                     \
+    X(GRAPH, "graph", TVM_LOG_DEBUG)                                                                         \
     X(LAUNCH, "launch", TVM_LOG_DEBUG)                                                                       \
     X(SYNCHRONIZE, "synchronize", TVM_LOG_DEBUG)
 

@@ -93,6 +93,16 @@ tvm_status tvm_time_sets(tvm_kernel *function, const tvm_value *const *sets, uns
 tvm_status tvm_launch_counted(tvm_kernel *function, const tvm_value *values, size_t count,
                               tvm_launch_counts *counts);
 
+/* What the instructions of a kernel, or of an entry's variants, do with the memory of a parameter. */
+enum {
+    TVM_PARAM_READ = 1,
+    TVM_PARAM_WRITTEN = 2,
+    TVM_PARAM_READ_FIRST = 4,    /* by an instruction that stands before all that write it */
+    TVM_PARAM_READ_EARLY = 8,    /* by one that stands before a wait-dependency */
+    TVM_PARAM_WRITTEN_EARLY = 16 /* the same */
+};
+unsigned tvm_param_accesses(const tvm_kernel *function, uint32_t param);
+
 /* NULL when there is nothing to say. */
 const char *tvm_context_note(const tvm_context *context);
 const char *tvm_context_warning(const tvm_context *context);

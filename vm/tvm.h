@@ -343,12 +343,70 @@ typedef struct tvm_quantize_options {
 tvm_status tvm_quantize(tvm_context *context, const tvm_quantize_options *options, const tvm_tensor *weights,
                         const tvm_tensor *packed, const tvm_tensor *scales, const tvm_tensor *zeros);
 
+/* A graph: launches of kernels and the tensors that they pass on, which then run as one. It is made of names.
+ * Tensors come first, then launches in an order in which they may run; what waits for what follows from the
+ * tensors that kernels read and write. tvm_graph_finish checks the whole and gives the temporaries memory. On
+ * a GPU a replay is one launch of a CUDA graph; on the interpreter the launches run in their order.
+ * tvm_graph(3) has the rules. All functions may be called by several threads at once, tvm_graph_free but for
+ * the last. Names and descriptions are copied; programs must outlive the graph. They fail with TVM_USAGE
+ * where a name is taken or unknown, or the graph is finished, or not yet; messages begin with the graph's
+ * name. */
+typedef struct tvm_graph tvm_graph;
+
+typedef enum tvm_graph_role {
+    TVM_GRAPH_INPUT,    /* of the caller: launches only read it */
+    TVM_GRAPH_OUTPUT,   /* of the caller: launches write it before any reads it */
+    TVM_GRAPH_STATE,    /* of the caller: launches read what it holds, and may write it, as a cache */
+    TVM_GRAPH_TEMPORARY /* of the graph, which plans its memory: launches write it before any reads it */
+} tvm_graph_role;
+
+tvm_status tvm_graph_create(tvm_context *context, const char *name, tvm_graph **graph);
+/* NULL is fine. The caller waits for its launches first. */
+void tvm_graph_free(tvm_graph *graph);
+/* Declares a tensor: shape, type, strides, and, unless it is a temporary, where it lies; `data` may be NULL
+ * until tvm_graph_set_tensor. The device of a temporary is not looked at. */
+tvm_status tvm_graph_add_tensor(tvm_graph *graph, const char *name, tvm_graph_role role,
+                                const tvm_tensor *tensor);
+/* Declares a part of a tensor by the name `whole`: what begins byte_offset bytes after its first element, a
+ * multiple of 16, and ends within it. The part's device and data are not looked at. */
+tvm_status tvm_graph_add_part(tvm_graph *graph, const char *name, const char *whole, const tvm_tensor *part);
+/* Declares a scalar of a kernel's type ("i32", "f32"), which tvm_graph_set_scalar can change later. */
+tvm_status tvm_graph_add_scalar(tvm_graph *graph, const char *name, const char *type, const tvm_value *value);
+/* An argument: the name of a tensor or scalar of the graph; or NULL and a scalar's value (of a tensor without
+ * elements nothing). */
+typedef struct tvm_graph_argument {
+    const char *name;
+    tvm_value value;
+} tvm_graph_argument;
+/* Adds a launch of a kernel or entry of the graph's context. `after` names earlier launches that it has to
+ * follow though no tensor says so. It fails with TVM_ARGUMENT where an argument is none for its parameter, an
+ * input is written, or what no earlier launch writes is read. */
+tvm_status tvm_graph_add_launch(tvm_graph *graph, const char *name, tvm_kernel *kernel,
+                                const tvm_graph_argument *arguments, size_t count, const char *const *after,
+                                size_t after_count);
+/* Finishes the graph: derives what waits for what, checks every launch's arguments, plans and allocates the
+ * temporaries' memory, and prepares the kernels. TVM_ARGUMENT where a tensor is not used, or an output not
+ * written; else as tvm_launch and tvm_prepare. After a failure the graph can only be freed. */
+tvm_status tvm_graph_finish(tvm_graph *graph);
+/* Moves an input, output or state of a finished graph to other memory, for launches from now on. Type, shape
+ * and strides are those it was declared with, else TVM_ARGUMENT. */
+tvm_status tvm_graph_set_tensor(tvm_graph *graph, const char *name, const tvm_tensor *tensor);
+tvm_status tvm_graph_set_scalar(tvm_graph *graph, const char *name, const tvm_value *value);
+/* Runs a finished graph on a stream, as tvm_launch does a kernel. Where tensors or scalars have changed since
+ * the last launch the arguments are checked as tvm_launch checks them: TVM_ARGUMENT, also where two launches
+ * touch the same memory, one writes, and none waits for the other; nothing runs then. A launch waits for
+ * earlier launches of the same graph, on whatever stream. */
+tvm_status tvm_graph_launch(tvm_graph *graph, void *stream);
+/* Describes a finished graph: memory, and for each launch what it runs and waits for, a line each. *text is
+ * malloc'ed; the caller frees it. */
+tvm_status tvm_graph_report(tvm_graph *graph, char **text);
+
 /* Writes a timeline of the context to `path`, from here to tvm_trace_stop (or tvm_context_free), as Chrome's
  * trace events (JSON), which Perfetto and chrome://tracing show. It has the translations, runs of ptxas,
- * loads, launches and waits of all threads, and each launch on the GPU between two events, unless it was
- * captured into a graph. Launches cost more meanwhile. tvm_trace_stop waits for the launches. They fail with
- * TVM_IO when the file cannot be written; with TVM_USAGE when a timeline is being written already, or none
- * is. */
+ * loads, launches and waits of all threads, and each launch on the GPU, of a kernel or a tvm_graph, between
+ * two events, unless it was captured. Launches cost more meanwhile. tvm_trace_stop waits for the launches.
+ * They fail with TVM_IO when the file cannot be written; with TVM_USAGE when a timeline is being written
+ * already, or none is. */
 tvm_status tvm_trace_start(tvm_context *context, const char *path);
 tvm_status tvm_trace_stop(tvm_context *context);
 

@@ -57,7 +57,7 @@ const char *tvm_cuda_code_origin(const void *code) {
     return atomic_load_explicit(&opened->told, memory_order_acquire) ? opened->origin : "";
 }
 
-static tvm_status ensure_kernel(cuda_code *code, uint32_t kernel, tvm_diags *diags) {
+tvm_status tvm_cuda_ensure(cuda_code *code, uint32_t kernel, tvm_diags *diags) {
     tvm_status status = tvm_cuda_load(code, kernel, diags);
     if (status || !code->kernels[kernel].abi.absence) return status;
     const tvm_kernel_abi *abi = &code->kernels[kernel].abi;
@@ -83,7 +83,7 @@ tvm_status tvm_cuda_prepare(void *code, uint32_t kernel, tvm_diags *diags) {
     bool pushed;
     tvm_status status = tvm_cuda_enter(device, &pushed, diags);
     if (status) return status;
-    status = ensure_kernel(code, kernel, diags);
+    status = tvm_cuda_ensure(code, kernel, diags);
     tvm_cuda_leave(device, pushed);
     return status;
 }
@@ -107,7 +107,7 @@ tvm_status tvm_cuda_describe(void *code, uint32_t kernel, tvm_kernel_info *info,
     bool pushed;
     tvm_status status = tvm_cuda_enter(loaded->device, &pushed, diags);
     if (status) return status;
-    status = ensure_kernel(loaded, kernel, diags);
+    status = tvm_cuda_ensure(loaded, kernel, diags);
     if (!status)
         status = tvm_cuda_result(loaded->device, describe(loaded, &loaded->kernels[kernel], info),
                                  "cuFuncGetAttribute", diags);
@@ -116,17 +116,6 @@ tvm_status tvm_cuda_describe(void *code, uint32_t kernel, tvm_kernel_info *info,
 }
 
 /* ---- launching ---- */
-
-/* The parameters of one launch, each at its offset. */
-typedef struct cuda_params {
-    _Alignas(TVM_ABI_TENSOR_MAP_ALIGNMENT) uint8_t bytes[TVM_ABI_PARAM_BYTES];
-    void *addresses[TVM_ABI_PARAMS];
-} cuda_params;
-
-static int pool_of(const tvm_abi_param *param) {
-    if (param->kind == TVM_ABI_SCRATCH) return CUDA_SCRATCH_UNDEFINED;
-    return param->kind == TVM_ABI_SCRATCH_CLEAN ? CUDA_SCRATCH_CLEAN : CUDA_SCRATCH_POOLS;
-}
 
 /* Where the tensors of a launch begin, in the order of the rows that are their addresses; 0 bytes take no
  * memory. */
@@ -139,7 +128,7 @@ static tvm_status place_tensors(const cuda_code *code, const tvm_device_launch *
     uint32_t count = 0;
     for (uint32_t i = 0; i < abi->param_count; i++) {
         const tvm_abi_param *param = &abi->params[i];
-        int pool = pool_of(param);
+        int pool = tvm_cuda_pool_of(param);
         if (pool == CUDA_SCRATCH_POOLS) continue;
         places[count++] = total[pool];
         total[pool] += (launch->tensor_bytes[param->index] + (ALIGNMENT - 1)) / ALIGNMENT * ALIGNMENT;
@@ -147,7 +136,7 @@ static tvm_status place_tensors(const cuda_code *code, const tvm_device_launch *
     if (!count) return TVM_OK;
     tvm_status status = tvm_cuda_scratch_get(code->device, stream, code, total, base, diags);
     for (uint32_t i = 0, n = 0; !status && n < count; i++) {
-        int pool = pool_of(&abi->params[i]);
+        int pool = tvm_cuda_pool_of(&abi->params[i]);
         if (pool != CUDA_SCRATCH_POOLS) places[n++] += base[pool];
     }
     return status;
@@ -202,20 +191,20 @@ static uint64_t map_address(const cuda_kernel *kernel, const tvm_ir_kernel *decl
     if (tensor < declared->param_count) return (uint64_t)(uintptr_t)launch->data[tensor];
     for (uint32_t i = 0; i < kernel->abi.param_count; i++) {
         const tvm_abi_param *row = &kernel->abi.params[i];
-        if (pool_of(row) == CUDA_SCRATCH_POOLS) continue;
+        if (tvm_cuda_pool_of(row) == CUDA_SCRATCH_POOLS) continue;
         if (row->index == tensor - declared->param_count) return places[place];
         place++;
     }
     return 0;
 }
 
-static tvm_status make_params(const cuda_code *code, const tvm_device_launch *launch, CUstream stream,
-                              cuda_params *params, tvm_diags *diags) {
+tvm_status tvm_cuda_fill_params(const cuda_code *code, const tvm_device_launch *launch,
+                                const CUdeviceptr places[TVM_MAX_LAUNCH_TENSORS], cuda_params *params,
+                                tvm_diags *diags) {
     const cuda_kernel *kernel = &code->kernels[launch->kernel];
     const tvm_ir_kernel *declared = &code->program->kernels[launch->kernel];
-    CUdeviceptr places[TVM_MAX_LAUNCH_TENSORS];
     const CUdeviceptr *place = places;
-    tvm_status status = place_tensors(code, launch, stream, places, diags);
+    tvm_status status = TVM_OK;
     for (uint32_t i = 0; !status && i < kernel->abi.param_count; i++) {
         const tvm_abi_param *param = &kernel->abi.params[i];
         params->addresses[i] = params->bytes + param->offset;
@@ -229,6 +218,13 @@ static tvm_status make_params(const cuda_code *code, const tvm_device_launch *la
         memcpy(params->addresses[i], &value, param->width == 4 ? 4 : 8); /* a little-endian host's */
     }
     return status;
+}
+
+static tvm_status make_params(const cuda_code *code, const tvm_device_launch *launch, CUstream stream,
+                              cuda_params *params, tvm_diags *diags) {
+    CUdeviceptr places[TVM_MAX_LAUNCH_TENSORS];
+    tvm_status status = place_tensors(code, launch, stream, places, diags);
+    return status ? status : tvm_cuda_fill_params(code, launch, places, params, diags);
 }
 
 #if CUDA_VERSION >= 11080
@@ -291,9 +287,8 @@ static CUresult find_resident(const cuda_device *device, const cuda_kernel *kern
     return result;
 }
 
-/* What the limits of the context ask of the code and of the GPU. */
-static tvm_status check_limits(const cuda_code *code, const tvm_device_launch *launch, bool together,
-                               tvm_diags *diags) {
+tvm_status tvm_cuda_check_limits(const cuda_code *code, const tvm_device_launch *launch, bool together,
+                                 tvm_diags *diags) {
     const cuda_kernel *kernel = &code->kernels[launch->kernel];
     uint64_t blocks = (uint64_t)launch->grid[0] * launch->grid[1], most;
     if (launch->turns && !code->counts_turns)
@@ -331,7 +326,7 @@ tvm_status tvm_cuda_enqueue(cuda_code *code, const tvm_device_launch *launch, CU
     cuda_device *device = code->device;
     cuda_params params;
     bool together = launch->co_resident && kernel->waits;
-    tvm_status status = check_limits(code, launch, together, diags);
+    tvm_status status = tvm_cuda_check_limits(code, launch, together, diags);
     if (!status) status = make_params(code, launch, stream, &params, diags);
     if (status) return status;
     if (together) return launch_together(device, kernel, launch, stream, params.addresses, diags);
@@ -352,8 +347,11 @@ tvm_status tvm_cuda_launch(void *code, const tvm_device_launch *launch, tvm_diag
     bool pushed;
     tvm_status status = tvm_cuda_enter(device, &pushed, diags);
     if (status) return status;
-    status = ensure_kernel(code, launch->kernel, diags);
-    cuda_traced *traced = status ? NULL : tvm_cuda_trace_launch(code, launch);
+    status = tvm_cuda_ensure(code, launch->kernel, diags);
+    cuda_traced *traced =
+        status ? NULL
+               : tvm_cuda_trace_launch(device, ((cuda_code *)code)->kernels[launch->kernel].name,
+                                       launch->stream);
     if (!status) status = tvm_cuda_enqueue(code, launch, launch->stream, diags);
     if (traced) tvm_cuda_trace_launched(device, traced);
     tvm_cuda_leave(device, pushed);
@@ -365,7 +363,7 @@ tvm_status tvm_cuda_reserve(void *code, const tvm_device_launch *launch, tvm_dia
     bool pushed;
     tvm_status status = tvm_cuda_enter(device, &pushed, diags);
     if (status) return status;
-    status = ensure_kernel(code, launch->kernel, diags);
+    status = tvm_cuda_ensure(code, launch->kernel, diags);
     if (!status) status = tvm_cuda_make_room(code, launch, launch->stream, diags);
     tvm_cuda_leave(device, pushed);
     return status;

@@ -3,6 +3,7 @@
 #define TVM_VM_CUDA_CODE_H
 
 #include "cuda_device.h"
+#include "cuda_scratch.h"
 #include "cuda_tensor_map.h"
 #include "image.h"
 
@@ -43,9 +44,35 @@ tvm_status tvm_cuda_make_room(cuda_code *code, const tvm_device_launch *launch, 
 tvm_status tvm_cuda_enqueue(cuda_code *code, const tvm_device_launch *launch, CUstream stream,
                             tvm_diags *diags);
 
-/* cuda_trace.c: the timeline's span of a launch, around tvm_cuda_enqueue; NULL: there is none to be made. */
+/* The parameters of one launch, each at its offset. */
+typedef struct cuda_params {
+    _Alignas(TVM_ABI_TENSOR_MAP_ALIGNMENT) uint8_t bytes[TVM_ABI_PARAM_BYTES];
+    void *addresses[TVM_ABI_PARAMS];
+} cuda_params;
+
+/* The pool that the tensor comes from whose address a parameter is; CUDA_SCRATCH_POOLS: it is no such
+ * address. */
+static inline int tvm_cuda_pool_of(const tvm_abi_param *param) {
+    if (param->kind == TVM_ABI_SCRATCH) return CUDA_SCRATCH_UNDEFINED;
+    return param->kind == TVM_ABI_SCRATCH_CLEAN ? CUDA_SCRATCH_CLEAN : CUDA_SCRATCH_POOLS;
+}
+
+/* Loads the kernel; fails where it is not for this GPU. The CUDA context is current. */
+tvm_status tvm_cuda_ensure(cuda_code *code, uint32_t kernel, tvm_diags *diags);
+/* What the limits of the context ask of the code and of the GPU. `together`: all blocks have to run at a
+ * time. */
+tvm_status tvm_cuda_check_limits(const cuda_code *code, const tvm_device_launch *launch, bool together,
+                                 tvm_diags *diags);
+/* The parameters of a checked launch of loaded code. `places`: where its own tensors begin, in the order of
+ * the rows that are their addresses. */
+tvm_status tvm_cuda_fill_params(const cuda_code *code, const tvm_device_launch *launch,
+                                const CUdeviceptr places[TVM_MAX_LAUNCH_TENSORS], cuda_params *params,
+                                tvm_diags *diags);
+
+/* cuda_trace.c: the timeline's span of a launch, around what puts it on the stream; NULL: there is none to be
+ * made. The name is one of the device's. */
 typedef struct cuda_traced cuda_traced;
-cuda_traced *tvm_cuda_trace_launch(cuda_code *code, const tvm_device_launch *launch);
+cuda_traced *tvm_cuda_trace_launch(cuda_device *device, const char *name, CUstream stream);
 void tvm_cuda_trace_launched(cuda_device *device, cuda_traced *traced);
 
 #endif

@@ -54,19 +54,32 @@
     X(event_synchronize, cuEventSynchronize, "cuEventSynchronize")                                           \
     X(event_elapsed, cuEventElapsedTime, "cuEventElapsedTime")
 
-/* The same for functions that a driver may lack, which are then NULL. */
-#if CUDA_VERSION >= 12000
-#define TVM_CUDA_OPTIONAL_FUNCTIONS(X)                                                                       \
-    X(launch_with, cuLaunchKernelEx, "cuLaunchKernelEx")                                                     \
-    X(active_clusters, cuOccupancyMaxActiveClusters, "cuOccupancyMaxActiveClusters")                         \
-    X(tensor_map_encode, cuTensorMapEncodeTiled, "cuTensorMapEncodeTiled")
-#elif CUDA_VERSION >= 11080
-#define TVM_CUDA_OPTIONAL_FUNCTIONS(X)                                                                       \
+/* The same for functions that a driver, or the cuda.h of the build, may lack, which are then NULL. */
+#if CUDA_VERSION >= 11080
+#define TVM_CUDA_FUNCTIONS_11_8(X)                                                                           \
     X(launch_with, cuLaunchKernelEx, "cuLaunchKernelEx")                                                     \
     X(active_clusters, cuOccupancyMaxActiveClusters, "cuOccupancyMaxActiveClusters")
 #else
-#define TVM_CUDA_OPTIONAL_FUNCTIONS(X)
+#define TVM_CUDA_FUNCTIONS_11_8(X)
 #endif
+#if CUDA_VERSION >= 12000
+#define TVM_CUDA_FUNCTIONS_12_0(X)                                                                           \
+    X(tensor_map_encode, cuTensorMapEncodeTiled, "cuTensorMapEncodeTiled")                                   \
+    X(graph_create, cuGraphCreate, "cuGraphCreate")                                                          \
+    X(graph_add_kernel, cuGraphAddKernelNode, "cuGraphAddKernelNode_v2")                                     \
+    X(graph_add_empty, cuGraphAddEmptyNode, "cuGraphAddEmptyNode")                                           \
+    X(graph_node_attribute, cuGraphKernelNodeSetAttribute, "cuGraphKernelNodeSetAttribute")                  \
+    X(graph_set_kernel, cuGraphExecKernelNodeSetParams, "cuGraphExecKernelNodeSetParams_v2")
+#else
+#define TVM_CUDA_FUNCTIONS_12_0(X)
+#endif
+#if CUDA_VERSION >= 12030
+#define TVM_CUDA_FUNCTIONS_12_3(X) X(graph_depend, cuGraphAddDependencies_v2, "cuGraphAddDependencies_v2")
+#else
+#define TVM_CUDA_FUNCTIONS_12_3(X)
+#endif
+#define TVM_CUDA_OPTIONAL_FUNCTIONS(X)                                                                       \
+    TVM_CUDA_FUNCTIONS_11_8(X) TVM_CUDA_FUNCTIONS_12_0(X) TVM_CUDA_FUNCTIONS_12_3(X)
 
 typedef struct tvm_cuda_driver {
     void *library;

@@ -65,18 +65,17 @@ static cuda_traced *keep(cuda_device *device, cuda_traced *traced) {
     return NULL;
 }
 
-cuda_traced *tvm_cuda_trace_launch(cuda_code *code, const tvm_device_launch *launch) {
-    cuda_device *device = code->device;
+cuda_traced *tvm_cuda_trace_launch(cuda_device *device, const char *name, CUstream stream) {
     const tvm_cuda_driver *driver = &device->driver;
     if (!(atomic_load_explicit(&device->observer->active, memory_order_relaxed) & TVM_OBSERVE_TRACE))
         return NULL;
     CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
-    CUresult result = driver->stream_capturing(launch->stream, &capturing);
+    CUresult result = driver->stream_capturing(stream, &capturing);
     if (result || capturing != CU_STREAM_CAPTURE_STATUS_NONE) return NULL;
     cuda_traced *traced = calloc(1, sizeof *traced);
     if (traced) {
-        traced->name = code->kernels[launch->kernel].name;
-        traced->stream = launch->stream;
+        traced->name = name;
+        traced->stream = stream;
         if (!make_events(driver, traced)) {
             free(traced);
             traced = NULL;

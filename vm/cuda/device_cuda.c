@@ -3,6 +3,7 @@
 #ifdef HAVE_CUDA_H
 
 #include "cuda_device.h"
+#include "cuda_graph.h"
 #include "cuda_scratch.h"
 #include "runtime.h"
 
@@ -216,6 +217,16 @@ static tvm_status cuda_synchronize(void *device, void *stream, tvm_diags *diags)
     return status;
 }
 
+static tvm_status cuda_drain(void *device, tvm_diags *diags) {
+    bool pushed;
+    tvm_status status = tvm_cuda_enter(device, &pushed, diags);
+    if (status) return status;
+    status = tvm_cuda_result(device, ((cuda_device *)device)->driver.context_synchronize(),
+                             "cuCtxSynchronize", diags);
+    tvm_cuda_leave(device, pushed);
+    return status;
+}
+
 static tvm_status cuda_memory_alloc(void *device, size_t bytes, void **data, tvm_diags *diags) {
     bool pushed;
     tvm_status status = tvm_cuda_enter(device, &pushed, diags);
@@ -292,6 +303,11 @@ const tvm_device_ops tvm_device_cuda = {.kind = TVM_DEVICE_CUDA,
                                         .reserve = tvm_cuda_reserve,
                                         .time = tvm_cuda_time,
                                         .synchronize = cuda_synchronize,
+                                        .graph_open = tvm_cuda_graph_open,
+                                        .graph_set = tvm_cuda_graph_set,
+                                        .graph_launch = tvm_cuda_graph_launch,
+                                        .graph_close = tvm_cuda_graph_close,
+                                        .drain = cuda_drain,
                                         .trace_begin = tvm_cuda_trace_begin,
                                         .trace_end = tvm_cuda_trace_end,
                                         .memory_alloc = cuda_memory_alloc,
