@@ -272,7 +272,7 @@ START_TEST(refuses_graphs_that_are_not_whole) {
         if (round == 2) assert_ok(tvm_graph_add_scalar(graph, "s", "i32", &(tvm_value){.i = 1}));
         assert_ok(ADD_LAUNCH(graph, "a", kernel("scale"), INTEGER(N), REAL(2), NAMED("x"), NAMED("z")));
         if (round == 1)
-            assert_ok(ADD_LAUNCH(graph, "b", kernel("scale"), INTEGER(0), REAL(2), {NULL}, {NULL}));
+            assert_ok(ADD_LAUNCH(graph, "b", kernel("scale"), INTEGER(0), REAL(2), NAMED(NULL), NAMED(NULL)));
         expect_unfinished(
             round < 2    ? "no launch takes tensor 'w'"
             : round == 2 ? "no launch takes scalar 's'"

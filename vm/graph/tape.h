@@ -1,0 +1,52 @@
+/* A graph as one kernel can run it, which stays on the multiprocessors (a persistent kernel): a tape of tasks
+ * in memory. A task is some of the blocks of one launch. A block of the kernel takes the next task of the
+ * tape, by its order, whenever it is free; waits until the counters that the task names have reached their
+ * values; runs the task's blocks one after the other; and raises the task's counter. What the blocks of a
+ * task have written is visible before the counter is raised, and what a task reads is read after its waits
+ * (release and acquire).
+ *
+ * The rows are those that the kernel would read: words of 32 bits, a task 32 bytes. No kernel runs a tape
+ * yet. The verification is that of a tape whoever made it: it rests on the tasks, the launches' grids and
+ * what their kernels touch, and on nothing that made the tape. */
+#ifndef TVM_GRAPH_TAPE_H
+#define TVM_GRAPH_TAPE_H
+
+#include "graph_impl.h"
+
+typedef struct tvm_tape_task {
+    uint32_t launch;                 /* of the graph: kernel and arguments */
+    uint32_t first, count;           /* its blocks, numbered along x, then y, then z */
+    uint32_t first_wait, wait_count; /* of the tape's waits */
+    uint32_t counter, raise;         /* the counter that it raises, and by how much */
+    uint32_t unused;                 /* 0 */
+} tvm_tape_task;
+_Static_assert(sizeof(tvm_tape_task) == 32, "a task is a sector of the L2");
+
+/* A counter, 0 at first, that must have reached a value. */
+typedef struct tvm_tape_wait {
+    uint32_t counter, value;
+} tvm_tape_wait;
+
+typedef struct tvm_tape {
+    tvm_tape_task *tasks;
+    tvm_tape_wait *waits;
+    uint32_t task_count, wait_count, counter_count;
+} tvm_tape;
+
+enum { TVM_TAPE_MOST_TASKS = 1 << 14 };
+
+/* Makes the tape of a graph whose arguments are ready: tasks of `blocks` blocks, the launches in their order;
+ * a counter a launch, which counts the blocks that have ended. TVM_ARGUMENT where that are more tasks than a
+ * tape may have. Release with tvm_tape_free, also a zero-initialised one. */
+tvm_status tvm_tape_make(const tvm_graph *graph, uint32_t blocks, tvm_tape *tape, tvm_diags *diags);
+void tvm_tape_free(tvm_tape *tape);
+
+/* Is this a tape of the graph? All blocks of each launch are in one task each. Every wait ends, however few
+ * blocks take tasks: its counter reaches the value by tasks that stand before it (so the waits have no
+ * cycle). Two tasks of different launches that touch the same bytes, one of them writing, are ordered by
+ * waits. A temporary is read while it is alive: nothing else was written to its bytes since it was written.
+ * All that is touched lies within the graph's memory, or within what the caller has declared. TVM_INVALID
+ * with the task, the launches and the tensors. */
+tvm_status tvm_tape_verify(const tvm_graph *graph, const tvm_tape *tape, tvm_diags *diags);
+
+#endif
