@@ -195,8 +195,9 @@ static int execute(PyObject *module) {
     state->device_name = PyUnicode_InternFromString("device");
     state->program_type = add_type(module, &py_program_spec);
     state->kernel_type = add_type(module, &py_kernel_spec);
+    state->graph_type = add_type(module, &py_graph_spec);
     bool made = state->make_error && state->exchange_name && state->stream_name && state->device_name &&
-                state->program_type && state->kernel_type;
+                state->program_type && state->kernel_type && state->graph_type;
     return made ? PyModule_AddStringConstant(module, "version", TVM_PYTHON_VERSION) : -1;
 }
 
@@ -209,6 +210,7 @@ static int clear(PyObject *module) {
     Py_CLEAR(state->device_name);
     Py_CLEAR(state->program_type);
     Py_CLEAR(state->kernel_type);
+    Py_CLEAR(state->graph_type);
     return 0;
 }
 
@@ -217,6 +219,7 @@ static int traverse(PyObject *module, visitproc visit, void *arg) {
     Py_VISIT(state->make_error);
     Py_VISIT(state->program_type);
     Py_VISIT(state->kernel_type);
+    Py_VISIT(state->graph_type);
     return 0;
 }
 

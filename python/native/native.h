@@ -51,7 +51,7 @@ typedef struct py_known_type {
 
 /* One a module. */
 typedef struct py_state {
-    PyTypeObject *program_type, *kernel_type;
+    PyTypeObject *program_type, *kernel_type, *graph_type;
     PyObject *make_error;                /* tilusvm._errors.make */
     PyObject *exchange_name;             /* "__dlpack_c_exchange_api__" */
     PyObject *stream_name, *device_name; /* "stream", "device" */
@@ -175,6 +175,10 @@ typedef struct py_arguments {
 int py_arguments_take(py_kernel *kernel, PyObject *tuple, PyObject *dict, py_arguments_rule rule,
                       py_arguments *out);
 void py_arguments_release(py_arguments *arguments);
+
+/* ---- graph.c ---- */
+
+extern PyType_Spec py_graph_spec;
 
 /* ---- quantize.c: a function of the module ---- */
 

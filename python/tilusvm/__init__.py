@@ -39,6 +39,7 @@ from ._errors import (  # noqa: E402
     UsageError,
 )
 from ._device import cancel, device_name, device_report, interpreter, set_limits, set_sanitizer, synchronize
+from ._graph import Graph
 from ._load import PROGRAMS, assemble, load, program, program_names
 from ._native import version as __version__
 from ._program import Kernel, KernelInfo, Param, Program, Proof, Verdict
@@ -65,6 +66,7 @@ __all__ = [
     "FaultError",
     "FileError",
     "FormatError",
+    "Graph",
     "Kernel",
     "KernelInfo",
     "LaunchError",

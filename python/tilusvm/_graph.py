@@ -1,0 +1,206 @@
+"""Graphs: launches of kernels that run as one (tvm_graph(3))."""
+
+from __future__ import annotations
+
+import enum
+from typing import Any, Sequence
+
+from . import _native
+from ._errors import SignatureError, UsageError
+from ._program import Kernel
+
+#: DLPack's code and the bits of an element, of the types that a temporary may have.
+_TYPES = {
+    "bool": (6, 8),
+    "f16": (2, 16),
+    "bf16": (4, 16),
+    "f32": (2, 32),
+    "f64": (2, 64),
+    "f8_e4m3": (10, 8),
+    "f8_e5m2": (12, 8),
+    "f8_e8m0": (14, 8),
+    **{f"{sign}{bits}": (code, bits) for sign, code in (("i", 0), ("u", 1)) for bits in (8, 16, 32, 64)},
+}
+
+
+class Role(enum.IntEnum):
+    """What a graph does with a tensor."""
+
+    INPUT = 0  #: of the caller, only read
+    OUTPUT = 1  #: of the caller, wholly written; what it held before is not read
+    STATE = 2  #: of the caller, read and written: a cache
+    TEMPORARY = 3  #: of the graph, which plans its memory
+
+
+class Named:
+    """A tensor or scalar of a graph, for the arguments of its launches."""
+
+    def __init__(self, graph: Graph, name: str, role: Role | None, type: str = ""):
+        self.graph, self.name, self.role, self.type = graph, name, role, type
+
+    def __repr__(self) -> str:
+        return f"<tilusvm.Graph {self.graph.name}: {self.role.name.lower() if self.role is not None else 'scalar'} {self.name}>"
+
+
+class Graph:
+    """Launches of kernels, and the tensors that they pass on, as one program.
+
+    ``Graph(name, device="cuda")``: on a GPU a CUDA graph, a replay of which is one call of the driver; on "cpu" the
+    launches run one after the other on the interpreter.
+
+        graph = tilusvm.Graph("mlp", device="cuda")
+        h = graph.temporary("h", (m, 4 * d), "f16")
+        y = graph.output("y", result)
+        graph.launch(product_relu, m, 4 * d, d, graph.input("x", x), graph.input("w1", w1), h)
+        graph.launch(product, m, d, 4 * d, h, graph.input("w2", w2), y)
+        graph()                                # and again, with other activations: graph(x=other)
+
+    What waits for what follows from the tensors that kernels read and write. Tensors are declared as they lie: torch
+    tensors, or on the interpreter numpy arrays; the graph holds them. Messages of tilusvm.Error name graph and launch.
+    """
+
+    def __init__(self, name: str, device: Any = "cuda"):
+        self.name = name
+        self._native = _native.Graph(name, device)
+        self._names: dict[str, Named] = {}
+        self._launches = 0
+        self._finished = False
+
+    # ---- what it is made of
+
+    def _add(self, name: str, role: Role | None, type: str = "") -> Named:
+        self._names[name] = named = Named(self, name, role, type)
+        return named
+
+    def input(self, name: str, tensor: Any) -> Named:
+        """A tensor that launches only read: activations, weights."""
+        self._native.tensor(name, Role.INPUT, tensor)
+        return self._add(name, Role.INPUT)
+
+    def output(self, name: str, tensor: Any) -> Named:
+        """A tensor that launches write, to its end, and whose contents before do not count."""
+        self._native.tensor(name, Role.OUTPUT, tensor)
+        return self._add(name, Role.OUTPUT)
+
+    def state(self, name: str, tensor: Any) -> Named:
+        """A tensor whose contents launches may read and write: a cache."""
+        self._native.tensor(name, Role.STATE, tensor)
+        return self._add(name, Role.STATE)
+
+    def temporary(self, name: str, shape: Sequence[int], type: str) -> Named:
+        """A tensor that only the graph's launches see, of a type such as "f16" (low-precision types are the "u8" of
+        their bits), row-major. Temporaries share memory by the time of their use."""
+        code, bits = self._type(type)
+        self._native.described(name, None, code, bits, tuple(shape), 0)
+        return self._add(name, Role.TEMPORARY)
+
+    def part(self, name: str, whole: Named | str, shape: Sequence[int], type: str, offset: int = 0) -> Named:
+        """A part of a tensor: row-major, from `offset` bytes of it on, a multiple of 16."""
+        code, bits = self._type(type)
+        whole_name = self._name(whole)
+        self._native.described(name, whole_name, code, bits, tuple(shape), offset)
+        return self._add(name, self._names[whole_name].role)
+
+    def scalar(self, name: str, type: str, value: Any) -> Named:
+        """A scalar that launches share and that can be changed, for parameters of that type ("i32", "f32")."""
+        self._native.scalar(name, type, type.startswith("f"), value)
+        return self._add(name, None, type)
+
+    def launch(self, kernel: Kernel, *args: Any, name: str | None = None, after: Sequence[str] = (), **by_name: Any) -> str:
+        """Adds a launch of a kernel or entry, and returns its name.
+
+        Arguments, in the kernel's order or by their names, are tensors and scalars of the graph (or their names), or
+        the values of scalars; None where a tensor has no elements. A parameter called name or after is given by its
+        place. name: the kernel's, with a number, where it is left out. after: earlier launches that it also waits for.
+        Raises ArgumentError where an argument is none for its parameter, an input is written, or what no launch before
+        it writes is read; SignatureError for arguments that are missing, given twice or unknown.
+        """
+        if name is None:
+            name = f"{kernel.name}.{self._launches}"
+        given = tuple(self._argument(argument) for argument in self._in_order(kernel, args, by_name))
+        self._native.launch(name, kernel, given, tuple(after))
+        self._launches += 1
+        return name
+
+    def finish(self) -> None:
+        """Checks the whole, plans the temporaries' memory and prepares the kernels; the first call does it otherwise."""
+        if not self._finished:
+            self._native.finish()
+            self._finished = True
+
+    # ---- running
+
+    def __call__(self, *, stream: Any = None, **changes: Any) -> None:
+        """Runs the graph, on torch's current stream or on `stream` (as of Kernel); on a GPU asynchronously.
+
+        changes: other tensors or scalars by their names, from this launch on; tensors of the same type and shape.
+        Raises ArgumentError where arguments do not fit, or launches without an order meet in memory.
+        """
+        self.finish()
+        for name, value in changes.items():
+            self.set(name, value)
+        self._native.run(getattr(stream, "cuda_stream", stream))
+
+    def set(self, name: str, value: Any) -> None:
+        """Gives a tensor of the caller, or a scalar, another value, for launches from now on."""
+        self.finish()
+        named = self._names.get(name)
+        if named is None:
+            raise UsageError(f"graph '{self.name}': there is no tensor or scalar '{name}'")
+        if named.role is None:
+            self._native.scalar(name, None, named.type.startswith("f"), value)
+        else:
+            self._native.set_tensor(name, named.role != Role.INPUT, value)
+
+    def report(self) -> str:
+        """What it does: memory, and for each launch its kernel, grid, and what it waits for."""
+        self.finish()
+        return self._native.report()
+
+    def close(self) -> None:
+        """Waits for the last launch, whose stream must still be there, and frees the graph's memory. A graph that has
+        run on a GPU keeps its memory until then; it can no longer be used."""
+        self._native.close()
+
+    def __enter__(self) -> Graph:
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        self.close()
+
+    # ---- arguments
+
+    @staticmethod
+    def _type(type: str) -> tuple[int, int]:
+        if type not in _TYPES:
+            raise UsageError(f"'{type}' is none of {', '.join(_TYPES)}")
+        return _TYPES[type]
+
+    def _name(self, named: Named | str) -> str:
+        if isinstance(named, Named) and named.graph is not self:
+            raise UsageError(f"graph '{self.name}': {named!r} is of another graph")
+        name = named.name if isinstance(named, Named) else named
+        if name not in self._names:
+            raise UsageError(f"graph '{self.name}': there is no tensor or scalar '{name}'")
+        return name
+
+    def _argument(self, argument: Any) -> Any:
+        return self._name(argument) if isinstance(argument, (Named, str)) else argument
+
+    @staticmethod
+    def _in_order(kernel: Kernel, args: tuple[Any, ...], by_name: dict[str, Any]) -> list[Any]:
+        names = [param.name for param in kernel.params]
+        if len(args) > len(names):
+            raise SignatureError(f"kernel '{kernel.name}' takes {len(names)} arguments, {len(args)} were given")
+        for name in by_name:
+            if name not in names:
+                raise SignatureError(f"kernel '{kernel.name}': there is no parameter '{name}'")
+            if names.index(name) < len(args):
+                raise SignatureError(f"kernel '{kernel.name}': two arguments are given for parameter '{name}'")
+        for name in names[len(args) :]:
+            if name not in by_name:
+                raise SignatureError(f"kernel '{kernel.name}': no argument is given for parameter '{name}'")
+        return [*args, *(by_name[name] for name in names[len(args) :])]
+
+    def __repr__(self) -> str:
+        return f"<tilusvm.Graph {self.name}: {self._launches} launches>"
