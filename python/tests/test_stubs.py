@@ -37,10 +37,10 @@ def test_functions():
     for name, stub in stubs.items():
         assert signature(getattr(_native, name)) == parameters(stub), name
     others = {node.target.id for node in STUBS.body if isinstance(node, ast.AnnAssign)}
-    assert others == {name for name in vars(_native) if not name.startswith("__")} - native - {"Kernel", "Program"}
+    assert others == {name for name in vars(_native) if not name.startswith("__")} - native - {"Graph", "Kernel", "Program"}
 
 
-@pytest.mark.parametrize("name", ["Kernel", "Program"])
+@pytest.mark.parametrize("name", ["Graph", "Kernel", "Program"])
 def test_classes(name):
     value = getattr(_native, name)
     (stub,) = [node for node in STUBS.body if isinstance(node, ast.ClassDef) and node.name == name]
