@@ -92,3 +92,7 @@ void turned(int32_t m, int32_t n, const float *x, float *y) {
     for (int32_t i = 0; i < m; i++)
         for (int32_t j = 0; j < n; j++) y[j * m + i] = x[i * n + j];
 }
+
+void down(int32_t m, int32_t n, int32_t k, const uint16_t *a, const uint16_t *b, float *y) {
+    split_k(m, n, k, a, b, y);
+}
