@@ -51,6 +51,12 @@ static const char graph_source[] =
     "    %x = load-global x[block.x * 128], spatial(32).local(4)\n"
     "    store-global y[block.x * 128], add(%w, %x)\n"
     ".end\n"
+    ".kernel some(n: i32, count: i32, x: global f32[n], y: global f32[n])\n" /* y = x, of some blocks */
+    ".warps 1\n"
+    ".grid count\n"
+    "    %v = load-global x[block.x * 128], spatial(32).local(4)\n"
+    "    store-global y[block.x * 128], %v\n"
+    ".end\n"
     ".kernel scale_wide(n: i32, f: f32, x: global f32[n], y: global f32[n])\n"
     ".warps 1\n"
     ".grid cdiv(n, 256)\n"

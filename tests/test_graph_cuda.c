@@ -157,8 +157,30 @@ START_TEST(other_arguments_go_to_their_nodes) {
 }
 END_TEST
 
-/* A launch over nothing is a node that runs nothing, and one of other sizes another variant's. */
-START_TEST(sizes_change_the_form_of_a_graph) {
+/* A launch without blocks is a node that runs nothing: with blocks again the graph is another. */
+START_TEST(a_launch_may_have_no_blocks) {
+    assert_ok(open_all());
+    assert_ok(tvm_graph_create(context, "g", &graph));
+    assert_ok(tensor("x", TVM_GRAPH_INPUT, 0, N));
+    assert_ok(tensor("z", TVM_GRAPH_STATE, 2, N));
+    assert_ok(tvm_graph_add_scalar(graph, "count", "i32", &(tvm_value){.i = 0}));
+    assert_ok(ADD_LAUNCH(graph, "a", kernel("some"), INTEGER(N), NAMED("count"), NAMED("x"), NAMED("z")));
+    assert_ok(ADD_LAUNCH(graph, "b", kernel("some"), INTEGER(N), INTEGER(1), NAMED("x"), NAMED("z")));
+    assert_ok(tvm_graph_finish(graph));
+    driver_said();
+    assert_ok(tvm_graph_launch(graph, NULL));
+    ck_assert_str_eq(driver_said(), "node 0: nothing\nnode 1 after 0: some 1,1,1 32 0\nreplay\n");
+    assert_ok(tvm_graph_set_scalar(graph, "count", &(tvm_value){.i = 2}));
+    assert_ok(tvm_graph_launch(graph, NULL));
+    ck_assert_str_eq(driver_said(), "node 0: some 2,1,1 32 0\nnode 1 after 0: some 1,1,1 32 0\nreplay\n");
+    ck_assert_int_eq(kit.driver->calls("cuCtxSynchronize"), 1); /* what runs is not taken away */
+    assert_ok(tvm_graph_set_scalar(graph, "count", &(tvm_value){.i = 3}));
+    assert_ok(tvm_graph_launch(graph, NULL));
+    ck_assert_str_eq(driver_said(), "set 0: some 3,1,1 32 0\nreplay\n");
+}
+END_TEST
+
+START_TEST(arguments_that_do_not_fit_launch_nothing) {
     assert_ok(open_all());
     assert_ok(tvm_graph_create(context, "g", &graph));
     assert_ok(tensor("x", TVM_GRAPH_INPUT, 0, N));
@@ -182,7 +204,7 @@ START_TEST(sizes_change_the_form_of_a_graph) {
 END_TEST
 
 /* x's launch may begin before the one of t has ended: what it reads early no launch writes. */
-static void make_early(tvm_graph_role role, const char *weights) {
+static void make_early(tvm_graph_role role) {
     assert_ok(tvm_graph_create(context, "g", &graph));
     assert_ok(tensor("x", TVM_GRAPH_INPUT, 0, N));
     assert_ok(tensor("w", role, role == TVM_GRAPH_TEMPORARY ? -1 : 1, N));
@@ -191,10 +213,7 @@ static void make_early(tvm_graph_role role, const char *weights) {
     assert_ok(ADD_LAUNCH(graph, "first", kernel("scale"), INTEGER(N), REAL(2), NAMED("x"), NAMED("t")));
     if (role == TVM_GRAPH_TEMPORARY)
         assert_ok(ADD_LAUNCH(graph, "made", kernel("scale"), INTEGER(N), REAL(2), NAMED("t"), NAMED("w")));
-    assert_ok(
-        ADD_LAUNCH(graph, "early", kernel("early"), INTEGER(N), NAMED(weights), NAMED("t"), NAMED("z")));
-    if (!strcmp(weights, "x"))
-        assert_ok(ADD_LAUNCH(graph, "use", kernel("more"), INTEGER(N), NAMED("w"), NAMED("z")));
+    assert_ok(ADD_LAUNCH(graph, "early", kernel("early"), INTEGER(N), NAMED("w"), NAMED("t"), NAMED("z")));
     assert_ok(tvm_graph_finish(graph));
     driver_said();
     assert_ok(tvm_graph_launch(graph, NULL));
@@ -202,7 +221,7 @@ static void make_early(tvm_graph_role role, const char *weights) {
 
 START_TEST(early_launches_overlap_where_they_may) {
     assert_ok(open_all());
-    make_early(TVM_GRAPH_INPUT, "w");
+    make_early(TVM_GRAPH_INPUT);
     ck_assert_str_eq(driver_said(), "node 0: scale 3,1,1 32 0\nnode 1: early 3,1,1 32 0\n"
                                     "edge 0 1 port 1 type 1\nreplay\n");
     /* weights that lie where the first launch reads are as good */
@@ -211,9 +230,29 @@ START_TEST(early_launches_overlap_where_they_may) {
     ck_assert_str_eq(driver_said(), "set 1: early 3,1,1 32 0\nreplay\n");
     close_all();
     assert_ok(open_all());
-    make_early(TVM_GRAPH_TEMPORARY, "w"); /* an earlier launch writes what is read early */
+    make_early(TVM_GRAPH_TEMPORARY); /* an earlier launch writes what is read early */
     ck_assert_str_eq(driver_said(), "node 0: scale 3,1,1 32 0\nnode 1 after 0: scale 3,1,1 32 0\n"
                                     "node 2 after 1: early 3,1,1 32 0\nreplay\n");
+}
+END_TEST
+
+/* One that waits for two launches begins when both have ended. */
+START_TEST(early_launches_wait_for_one_alone) {
+    assert_ok(open_all());
+    assert_ok(tvm_graph_create(context, "g", &graph));
+    assert_ok(tensor("x", TVM_GRAPH_INPUT, 0, N));
+    assert_ok(tensor("w", TVM_GRAPH_OUTPUT, 1, N));
+    assert_ok(tensor("z", TVM_GRAPH_OUTPUT, 2, N));
+    assert_ok(tensor("t", TVM_GRAPH_TEMPORARY, -1, N));
+    const char *const after[] = {"other"};
+    const tvm_graph_argument arguments[] = {INTEGER(N), NAMED("x"), NAMED("t"), NAMED("z")};
+    assert_ok(ADD_LAUNCH(graph, "first", kernel("scale"), INTEGER(N), REAL(2), NAMED("x"), NAMED("t")));
+    assert_ok(ADD_LAUNCH(graph, "other", kernel("scale"), INTEGER(N), REAL(2), NAMED("x"), NAMED("w")));
+    assert_ok(tvm_graph_add_launch(graph, "early", kernel("early"), arguments, 4, after, 1));
+    assert_ok(tvm_graph_finish(graph));
+    driver_said();
+    assert_ok(tvm_graph_launch(graph, NULL));
+    assert_said("node 2 after 0 1: early 3,1,1 32 0\nreplay\n");
 }
 END_TEST
 
@@ -334,8 +373,10 @@ int main(void) {
     tcase_add_test(tests, nodes_have_the_dependencies);
     tcase_add_test(tests, a_replay_is_one_call);
     tcase_add_test(tests, other_arguments_go_to_their_nodes);
-    tcase_add_test(tests, sizes_change_the_form_of_a_graph);
+    tcase_add_test(tests, a_launch_may_have_no_blocks);
+    tcase_add_test(tests, arguments_that_do_not_fit_launch_nothing);
     tcase_add_test(tests, early_launches_overlap_where_they_may);
+    tcase_add_test(tests, early_launches_wait_for_one_alone);
     tcase_add_test(tests, own_tensors_have_memory);
     tcase_add_test(tests, a_timeline_has_graphs_by_name);
     tcase_add_test(tests, a_fault_names_the_graph);

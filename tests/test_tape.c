@@ -297,7 +297,8 @@ START_TEST(a_launch_without_blocks_keeps_the_order) {
     ck_assert(graph->launches[2]->after_count == 1 && graph->launches[2]->after[0] == 1);
     ck_assert_int_eq(tvm_tape_make(graph, BLOCKS, &tape, &diags), TVM_OK);
     ck_assert_int_eq(tvm_tape_verify(graph, &tape, &diags), TVM_OK);
-    ck_assert(tape.task_count == 2 && tape.waits[tape.tasks[1].first_wait].counter == 0);
+    ck_assert(tape.task_count == 2 && tape.tasks[1].wait_count == 1);
+    ck_assert_uint_eq(tape.waits[tape.tasks[1].first_wait].counter, 0);
 }
 END_TEST
 

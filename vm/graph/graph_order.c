@@ -208,7 +208,6 @@ static bool may_be_early(const tvm_graph *graph, uint32_t index, const tvm_touch
         if (!early) continue;
         const graph_tensor *tensor = graph->tensors[launch->tensors[p]];
         uint64_t begin = tvm_graph_address(tensor), end = begin + tensor->bytes;
-        if (tensor->role == TVM_GRAPH_TEMPORARY) return false;
         for (size_t t = 0; t < count; t++)
             if (touches[t].item != index && touches[t].begin < end && begin < touches[t].end &&
                 (touches[t].writes || early & TVM_PARAM_WRITTEN_EARLY))
