@@ -58,6 +58,34 @@ typedef struct runtime {
     void *x, *y;
 } runtime;
 
+/* y = 2 x, by way of a temporary, as a graph; twice, the second time with another scalar. */
+static void use_graph(const runtime *r, outcome *o) {
+    int64_t shape[] = {ELEMENTS};
+    tvm_tensor tensor = {.ndim = 1, .dtype = {TVM_TENSOR_FLOAT, 32, 1}, .shape = shape};
+    tvm_value half = {.f = 0.5}, two = {.f = 2};
+    const tvm_graph_argument first[] = {{.value.i = ELEMENTS}, {.name = "f"}, {.name = "x"}, {.name = "t"}};
+    const tvm_graph_argument second[] = {{.value.i = ELEMENTS}, {.value.f = 1}, {.name = "t"}, {.name = "y"}};
+    tvm_graph *graph = NULL;
+    char *report = NULL;
+    tensor.device.device_type = tvm_device(r->context) == TVM_DEVICE_CPU ? TVM_TENSOR_CPU : TVM_TENSOR_CUDA;
+    STEP(r->context, tvm_graph_create(r->context, "g", &graph));
+    tensor.data = r->x;
+    STEP(r->context, tvm_graph_add_tensor(graph, "x", TVM_GRAPH_INPUT, &tensor));
+    tensor.data = r->y;
+    STEP(r->context, tvm_graph_add_tensor(graph, "y", TVM_GRAPH_OUTPUT, &tensor));
+    STEP(r->context, tvm_graph_add_tensor(graph, "t", TVM_GRAPH_TEMPORARY, &tensor));
+    STEP(r->context, tvm_graph_add_scalar(graph, "f", "f32", &half));
+    STEP(r->context, tvm_graph_add_launch(graph, "first", r->kernel, first, 4, NULL, 0));
+    STEP(r->context, tvm_graph_add_launch(graph, "second", r->kernel, second, 4, NULL, 0));
+    STEP(r->context, tvm_graph_finish(graph));
+    STEP(r->context, tvm_graph_launch(graph, NULL));
+    STEP(r->context, tvm_graph_set_scalar(graph, "f", &two));
+    STEP(r->context, tvm_graph_launch(graph, NULL));
+    STEP(r->context, tvm_graph_report(graph, &report));
+    free(report);
+    tvm_graph_free(graph);
+}
+
 static void use_memory(runtime *r, outcome *o) {
     static const float from[ELEMENTS] = {1, 2, 3, 4, 5, 6, 7, 8};
     float to[ELEMENTS] = {0};
@@ -71,6 +99,7 @@ static void use_memory(runtime *r, outcome *o) {
     values[3].data = r->y;
     STEP(r->context, tvm_launchv(r->kernel, NULL, values, 4));
     STEP(r->context, tvm_launch(r->kernel, NULL, ELEMENTS, 2.0, r->x, r->y));
+    if (!o->status) use_graph(r, o);
     tvm_kernel *tensors = NULL;
     tvm_value n = {.i = ELEMENTS};
     STEP(r->context, tvm_get_kernel(r->program, "tensors", &tensors));
