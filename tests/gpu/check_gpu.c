@@ -321,6 +321,7 @@ static bool run_all(suite *s, const char *only) {
                {"matmul_lowbit", gpu_add_lowbits, true},
                {"moves", gpu_add_moves, false},
                {"interface", gpu_add_interface, false},
+               {"graphs", gpu_add_graphs, false},
                {"products", gpu_add_products, true},
                {"rows", gpu_add_rows, true},
                {"streams", gpu_add_streams, false},

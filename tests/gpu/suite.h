@@ -92,6 +92,7 @@ void gpu_add_moves(suite *s, gpu_group *group);
 void gpu_add_lowbits(suite *s, gpu_group *group); /* makes s->model */
 void gpu_add_products(suite *s, gpu_group *group);
 void gpu_add_interface(suite *s, gpu_group *group);
+void gpu_add_graphs(suite *s, gpu_group *group);
 void gpu_add_rows(suite *s, gpu_group *group);
 void gpu_add_streams(suite *s, gpu_group *group);
 
