@@ -304,7 +304,7 @@ static tvm_status set_tensor(tvm_graph *graph, const char *name, const tvm_tenso
     for (uint32_t i = 0; i < graph->tensor_count; i++)
         if (i != index && graph->tensors[i]->whole == index) move_part(graph, graph->tensors[i]);
     make_stale(graph, index, TVM_NONE);
-    graph->has_moved = true;
+    graph->has_changed = true;
     return TVM_OK;
 }
 

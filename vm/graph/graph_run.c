@@ -29,7 +29,9 @@ static tvm_status keep_launches(tvm_graph *graph, tvm_diags *diags) {
         graph_launch *launch = graph->launches[i];
         if (!launch->is_stale) continue;
         size_t from = diags->count;
+        const tvm_kernel *before = launch->kept.variant;
         tvm_status status = tvm_launch_keep(launch->kernel, launch->values, &launch->kept, diags);
+        if (launch->kept.variant != before) graph->has_changed = true;
         if (!status) continue;
         tvm_graph_prefix(diags, from, "launch '%s': ", launch->name);
         return status;
@@ -63,7 +65,7 @@ static tvm_status renew_memory(tvm_graph *graph, tvm_diags *diags) {
     if (graph->memory) ops->memory_free(graph->context->device, graph->memory, NULL);
     graph->memory = NULL;
     for (uint32_t i = 0; i < graph->launch_count; i++) graph->launches[i]->is_stale = true;
-    graph->has_moved = true;
+    graph->has_changed = true;
     if (graph->bytes) status = ops->memory_alloc(graph->context->device, graph->bytes, &graph->memory, diags);
     if (!status) place_temporaries(graph);
     return status;
@@ -170,10 +172,10 @@ static tvm_status settle(tvm_graph *graph, bool *early, tvm_diags *diags) {
         status = renew_memory(graph, diags);
         if (!status) status = keep_launches(graph, diags);
     }
-    if (!status) status = tvm_graph_check_addresses(graph, diags);
+    if (!status && graph->has_changed) status = tvm_graph_check_addresses(graph, diags);
     if (!status && graph->context->ops->graph_open) status = set_device_graph(graph, early, diags);
     for (uint32_t i = 0; !status && i < graph->launch_count; i++) graph->launches[i]->is_stale = false;
-    if (!status) graph->is_stale = graph->has_moved = false;
+    if (!status) graph->is_stale = graph->has_changed = false;
     return status;
 }
 
