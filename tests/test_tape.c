@@ -302,6 +302,89 @@ START_TEST(a_launch_without_blocks_keeps_the_order) {
 }
 END_TEST
 
+/* ---- the interpreter ---- */
+
+enum { M = 40, D = 24, H = 56 };
+
+static tvm_status matrix(const char *name, const char *whole, tvm_graph_role role, void *data, int64_t rows,
+                         int64_t columns) {
+    int64_t shape[2] = {rows, columns};
+    tvm_tensor made = {
+        .data = data, .ndim = columns ? 2 : 1, .dtype = {TVM_TENSOR_FLOAT, 16, 1}, .shape = shape};
+    made.device.device_type = TVM_TENSOR_CPU;
+    return whole ? tvm_graph_add_part(graph, name, whole, &made)
+                 : tvm_graph_add_tensor(graph, name, role, &made);
+}
+
+/* r = max(a w1, 0), y = max(r w2, 0): two products and two element-wise kernels; integers, exact in f16. */
+static void make_perceptron(uint16_t *a, uint16_t *w1, uint16_t *w2, uint16_t *y, uint32_t blocks) {
+    tvm_kernel *product = kernel_named(program, "product"), *relu = kernel_named(program, "relu");
+    close_graph();
+    ck_assert_int_eq(tvm_graph_create(context, "g", &graph), TVM_OK);
+    assert_ok(matrix("a", NULL, TVM_GRAPH_INPUT, a, M, D));
+    assert_ok(matrix("w1", NULL, TVM_GRAPH_INPUT, w1, D, H));
+    assert_ok(matrix("w2", NULL, TVM_GRAPH_INPUT, w2, H, D));
+    assert_ok(matrix("y", NULL, TVM_GRAPH_OUTPUT, y, M * D, 0));
+    assert_ok(matrix("s", NULL, TVM_GRAPH_TEMPORARY, NULL, M, H));
+    assert_ok(matrix("s_row", "s", TVM_GRAPH_TEMPORARY, NULL, M * H, 0));
+    assert_ok(matrix("r", NULL, TVM_GRAPH_TEMPORARY, NULL, M, H));
+    assert_ok(matrix("r_row", "r", TVM_GRAPH_TEMPORARY, NULL, M * H, 0));
+    assert_ok(matrix("t", NULL, TVM_GRAPH_TEMPORARY, NULL, M, D));
+    assert_ok(matrix("t_row", "t", TVM_GRAPH_TEMPORARY, NULL, M * D, 0));
+    assert_ok(ADD_LAUNCH(graph, "p1", product, INTEGER(M), INTEGER(H), INTEGER(D), NAMED("a"), NAMED("w1"),
+                         NAMED("s")));
+    assert_ok(ADD_LAUNCH(graph, "e1", relu, INTEGER(M * H), NAMED("s_row"), NAMED("r_row")));
+    assert_ok(ADD_LAUNCH(graph, "p2", product, INTEGER(M), INTEGER(D), INTEGER(H), NAMED("r"), NAMED("w2"),
+                         NAMED("t")));
+    assert_ok(ADD_LAUNCH(graph, "e2", relu, INTEGER(M * D), NAMED("t_row"), NAMED("y")));
+    finish(blocks);
+}
+
+static int positive_product(const int *a, const int *b, int k, int n, int i, int j) {
+    int sum = 0;
+    for (int p = 0; p < k; p++) sum += a[i * k + p] * b[p * n + j];
+    return sum > 0 ? sum : 0;
+}
+
+/* -1, 0 or 1, and as f16. */
+static void fill(int *values, uint16_t *codes, int count) {
+    for (int i = 0; i < count; i++) {
+        values[i] = rand() % 3 - 1;
+        codes[i] = (uint16_t)(values[i] ? values[i] > 0 ? 0x3c00 : 0xbc00 : 0);
+    }
+}
+
+START_TEST(the_interpreter_runs_a_tape) {
+    static _Alignas(16) uint16_t ca[M * D], cw1[D * H], cw2[H * D], cy[M * D];
+    static int a[M * D], w1[D * H], w2[H * D], r[M * H];
+    static const uint32_t sizes[] = {1, 2, 5, 100};
+    srand(7);
+    fill(a, ca, M * D), fill(w1, cw1, D * H), fill(w2, cw2, H * D);
+    for (int e = 0; e < M * H; e++) r[e] = positive_product(a, w1, D, H, e / H, e % H);
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+        tvm_diags diags = {0};
+        memset(cy, 0xff, sizeof cy);
+        make_perceptron(ca, cw1, cw2, cy, sizes[s]);
+        ck_assert_msg(!tvm_tape_run(graph, &tape, &diags), "%s", diags.count ? diags.items[0].message : "");
+        for (int e = 0; e < M * D; e++)
+            ck_assert_double_eq(tvm_decode(TVM_F16, cy[e]), positive_product(r, w2, H, D, e / D, e % D));
+    }
+    /* without the waits the last tasks of the tape run first, and read nothing */
+    for (uint32_t i = 0; i < tape.task_count; i++) tape.tasks[i].wait_count = 0;
+    ck_assert_int_eq(tvm_tape_verify(graph, &tape, NULL), TVM_INVALID);
+}
+END_TEST
+
+START_TEST(blocks_that_belong_together_are_no_tasks) {
+    tvm_diags diags = {0};
+    assert_ok(ADD_LAUNCH(graph, "own", kernel_named(program, "own"), INTEGER(N), NAMED("x"), NAMED("z")));
+    finish(2);
+    ck_assert_int_eq(tvm_tape_run(graph, &tape, &diags), TVM_UNSUPPORTED);
+    ck_assert_ptr_nonnull(strstr(diags.items[0].message, "the blocks of launch 'own' share memory"));
+    tvm_diags_free(&diags);
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("tape");
     TCase *tests = suite_case(suite, "tape");
@@ -313,5 +396,7 @@ int main(void) {
     tcase_add_test(tests, memory_that_is_not_alive_is_refused);
     tcase_add_test(tests, any_number_of_blocks_runs_a_tape);
     tcase_add_test(tests, a_launch_without_blocks_keeps_the_order);
+    tcase_add_test(tests, the_interpreter_runs_a_tape);
+    tcase_add_test(tests, blocks_that_belong_together_are_no_tasks);
     return run_suite(suite);
 }

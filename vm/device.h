@@ -35,6 +35,7 @@ typedef struct tvm_device_launch {
     uint32_t turns;   /* of loops, that a warp may make; 0: any number */
     bool co_resident; /* all blocks must run at a time, if they wait for each other */
     /* of the interpreter, see tvm_interp_options */
+    uint64_t first_block, block_count;
     uint64_t instructions;
     unsigned milliseconds;
     const atomic_uint *cancelled;

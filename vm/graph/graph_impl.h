@@ -6,7 +6,7 @@
  *     graph_run.c      arguments made ready, and launches
  *     graph_report.c   the description
  *     order.c          order and memory of any such items
- *     tape.c, tape_verify.c  the graph as one kernel would run it */
+ *     tape*.c          the graph as one kernel would run it: made, verified, run on the interpreter */
 #ifndef TVM_GRAPH_IMPL_H
 #define TVM_GRAPH_IMPL_H
 
@@ -101,6 +101,8 @@ tvm_status tvm_graph_plan(tvm_graph *graph, tvm_diags *diags);
 
 /* graph_run.c: the checks of a graph whose order is known, its memory and kernels. */
 tvm_status tvm_graph_make_ready(tvm_graph *graph, tvm_diags *diags);
+/* Makes the launches ready with the arguments of now, where they have changed. */
+tvm_status tvm_graph_settle(tvm_graph *graph, tvm_diags *diags);
 /* Launches it, after its arguments have been made ready where they have changed. */
 tvm_status tvm_graph_run(tvm_graph *graph, void *stream, tvm_diags *diags);
 

@@ -179,7 +179,8 @@ static tvm_status settle(tvm_graph *graph, bool *early, tvm_diags *diags) {
     return status;
 }
 
-static tvm_status make_settled(tvm_graph *graph, tvm_diags *diags) {
+tvm_status tvm_graph_settle(tvm_graph *graph, tvm_diags *diags) {
+    if (!graph->is_stale) return TVM_OK;
     bool *early = calloc(graph->launch_count, sizeof *early);
     if (!early) return tvm_diag_no_memory(diags);
     tvm_status status = settle(graph, early, diags);
@@ -189,7 +190,7 @@ static tvm_status make_settled(tvm_graph *graph, tvm_diags *diags) {
 
 tvm_status tvm_graph_run(tvm_graph *graph, void *stream, tvm_diags *diags) {
     const tvm_device_ops *ops = graph->context->ops;
-    tvm_status status = graph->is_stale ? make_settled(graph, diags) : TVM_OK;
+    tvm_status status = tvm_graph_settle(graph, diags);
     if (status || ops->graph_open)
         return status ? status : ops->graph_launch(graph->device_graph, stream, diags);
     for (uint32_t i = 0; !status && i < graph->launch_count; i++) {

@@ -5,9 +5,9 @@
  * task have written is visible before the counter is raised, and what a task reads is read after its waits
  * (release and acquire).
  *
- * The rows are those that the kernel would read: words of 32 bits, a task 32 bytes. No kernel runs a tape
- * yet. The verification is that of a tape whoever made it: it rests on the tasks, the launches' grids and
- * what their kernels touch, and on nothing that made the tape. */
+ * The rows are those that the kernel would read: words of 32 bits, a task 32 bytes. The interpreter
+ * runs a tape task by task. The verification is that of a tape whoever made it: it rests on the tasks, the
+ * launches' grids and what their kernels touch, and on nothing that made the tape. */
 #ifndef TVM_GRAPH_TAPE_H
 #define TVM_GRAPH_TAPE_H
 
@@ -48,5 +48,12 @@ void tvm_tape_free(tvm_tape *tape);
  * All that is touched lies within the graph's memory, or within what the caller has declared. TVM_INVALID
  * with the task, the launches and the tensors. */
 tvm_status tvm_tape_verify(const tvm_graph *graph, const tvm_tape *tape, tvm_diags *diags);
+
+/* Runs a verified tape of a graph on the interpreter, as any number of blocks may run it: of the tasks whose
+ * counters have reached their values always the last of the tape, so that nothing but counters orders them.
+ * TVM_UNSUPPORTED on a GPU, and of kernels whose blocks wait for each other or share memory that they
+ * allocate: each of these asks for blocks of one launch that run at the same time, or for memory that
+ * outlives a task. */
+tvm_status tvm_tape_run(tvm_graph *graph, const tvm_tape *tape, tvm_diags *diags);
 
 #endif

@@ -162,6 +162,8 @@ static tvm_status cpu_launch(void *code, const tvm_device_launch *launch, tvm_di
                                   .multiprocessors = opened->device->multiprocessors,
                                   .target = opened->device->target,
                                   .traits = launch->shapes->env.traits,
+                                  .first_block = launch->first_block,
+                                  .block_count = launch->block_count,
                                   .instructions = launch->instructions,
                                   .milliseconds = launch->milliseconds,
                                   .turns = launch->turns,

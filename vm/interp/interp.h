@@ -28,14 +28,16 @@ typedef struct tvm_sanitize_past tvm_sanitize_past;
 void tvm_sanitize_past_free(tvm_sanitize_past *past);
 
 typedef struct tvm_interp_options {
-    unsigned threads;                /* blocks run on this many host threads; 0: one per core */
-    uint32_t multiprocessors;        /* of the device that launches see; 0: TVM_INTERP_MULTIPROCESSORS */
-    uint32_t target;                 /* that launches see */
-    const tvm_target_traits *traits; /* of it; NULL: it has none */
-    uint64_t instructions;           /* that may be executed, each counted once for its team; 0: no limit */
-    unsigned milliseconds;           /* that the launch may take; 0: no limit */
-    uint32_t turns;                  /* that a warp may make in loops; 0: no limit */
-    const atomic_uint *cancelled;    /* the launch ends when this number changes; NULL: it never does */
+    unsigned threads;                  /* blocks run on this many host threads; 0: one per core */
+    uint32_t multiprocessors;          /* of the device that launches see; 0: TVM_INTERP_MULTIPROCESSORS */
+    uint32_t target;                   /* that launches see */
+    const tvm_target_traits *traits;   /* of it; NULL: it has none */
+    uint64_t instructions;             /* that may be executed, each counted once for its team; 0: no limit */
+    unsigned milliseconds;             /* that the launch may take; 0: no limit */
+    uint32_t turns;                    /* that a warp may make in loops; 0: no limit */
+    const atomic_uint *cancelled;      /* the launch ends when this number changes; NULL: it never does */
+    uint64_t first_block, block_count; /* some of the grid's blocks, whole clusters in their order, of a
+                                          kernel without alloc-global and waits for other blocks; 0: all */
     tvm_sanitize sanitize; /* not TVM_SANITIZE_OFF: the launch runs on one thread, and is TVM_SANITIZER when
                               it has errors that a GPU would not report */
     tvm_sanitize_past **past; /* of the sanitizer: launches that have come before, to which this one is added;

@@ -74,7 +74,7 @@ typedef struct interp_run {
     const tvm_interp_arg *args;
     interp_global *globals;
     uint32_t grid[3];
-    uint64_t blocks;
+    uint64_t first, blocks; /* the first that runs; up to which */
     atomic_uint_fast64_t next;
     atomic_bool stop;
     pthread_mutex_t mutex;

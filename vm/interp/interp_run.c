@@ -548,7 +548,7 @@ static bool takes_turns(const interp_run *run) {
 
 static tvm_status run_blocks(interp_run *run, unsigned threads) {
     const tvm_interp_kernel *k = run->kernel;
-    atomic_init(&run->next, 0);
+    atomic_init(&run->next, run->first / tvm_cluster_blocks(k->kernel));
     atomic_init(&run->stop, false);
     pthread_mutex_init(&run->mutex, NULL);
     pthread_mutex_init(&run->atomics, NULL);
@@ -579,6 +579,10 @@ tvm_status tvm_interp_run(const tvm_interp_kernel *kernel, const tvm_interp_arg 
     memcpy(run.grid, grid, sizeof run.grid);
     run.blocks = (uint64_t)grid[0] * grid[1] * grid[2];
     if (run.blocks == 0) return TVM_OK;
+    if (options && options->block_count) {
+        run.first = options->first_block;
+        run.blocks = run.first + options->block_count;
+    }
     tvm_interp_limits_begin(&run, options);
     tvm_status status = make_globals(&run, options, diags);
     if (status == TVM_OK && run.options->sanitize) status = tvm_sanitize_begin(&run);

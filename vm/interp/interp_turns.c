@@ -133,14 +133,15 @@ static void end_turns(interp_turns *turns) {
 }
 
 void tvm_interp_run_turns(interp_run *run, unsigned threads) {
-    uint64_t clusters = run->blocks / tvm_cluster_blocks(run->kernel->kernel);
+    uint32_t size = tvm_cluster_blocks(run->kernel->kernel);
+    uint64_t first = run->first / size, clusters = run->blocks / size - first;
     uint32_t lanes =
         run->options->multiprocessors ? run->options->multiprocessors : TVM_INTERP_MULTIPROCESSORS;
     interp_turns turns = {.count = clusters < lanes ? (uint32_t)clusters : lanes};
     turns.lanes = calloc(turns.count, sizeof *turns.lanes);
     turns.spare = calloc(turns.count, sizeof(interp_block *));
     if (turns.lanes && turns.spare) {
-        for (uint32_t i = 0; i < turns.count; i++) turns.lanes[i].number = i;
+        for (uint32_t i = 0; i < turns.count; i++) turns.lanes[i].number = first + i;
         run->turns = &turns;
         tvm_interp_work(run, threads < turns.count ? threads : turns.count, worker);
         run->turns = NULL;
