@@ -35,11 +35,14 @@ bool tvm_target_machine(tvm_target target, unsigned capability, tvm_target *mach
  * it is older than all targets, as 0 is, the interpreter. */
 const tvm_target_traits *tvm_target_traits_for(unsigned capability);
 /* Does what is made for the target run on a device of this capability (10 major + minor)? CUDA C++
- * Programming Guide, "Binary Compatibility", "PTX Compatibility": a cubin on devices of the same major and no
- * lower minor number, PTX on all that are no older; what is made for sm_90a and its like on exactly that one.
- */
+ * Programming Guide, "Binary Compatibility", "PTX Compatibility", "Feature Set Compiler Targets": a cubin on
+ * devices of the same major and no lower minor number, but not between Tegra and other devices; PTX on all
+ * that are no older; what is made for sm_100f and its like on what is known to be of its family, and no
+ * older; for sm_90a and its like on exactly that one. */
 bool tvm_target_cubin_runs(tvm_target target, unsigned capability);
 bool tvm_target_ptx_runs(tvm_target target, unsigned capability);
+/* Of two targets whose code runs on a device: does `a` come later, and have more? */
+bool tvm_target_is_later(tvm_target a, tvm_target b);
 /* Bytes of shared memory a block may have on the target. */
 unsigned tvm_target_shared_bytes(tvm_target target);
 
@@ -72,7 +75,7 @@ typedef struct tvm_kernel_code {
 typedef struct tvm_module {
     tvm_target target;
     tvm_target machine; /* that cubins are made for, a later one than the target's; {0}: the target */
-    char *ptx; /* NUL-terminated */
+    char *ptx;          /* NUL-terminated */
     size_t ptx_size;
     tvm_kernel_code *kernels; /* in the order of the program's */
     size_t kernel_count;

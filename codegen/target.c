@@ -71,14 +71,14 @@ tvm_status tvm_target_parse(const char *text, tvm_target *target, tvm_diags *dia
         *target = tvm_target_records[i].target;
         return TVM_OK;
     }
-    char known[160];
+    char known[256];
     list_targets(known, sizeof known);
     return tvm_diag_add(diags, TVM_UNSUPPORTED, NULL, NULL, "unknown target '%.40s'; known are %s", text,
                         known);
 }
 
-/* The latest record that a device takes: code with a feature runs on exactly its architecture. `older` is the
- * device's capability, or a lower one, whose devices are to take it, too. */
+/* The latest record that a device takes. `older` is the device's capability, or a lower one, whose devices
+ * are to take it, too. */
 static const tvm_target_record *record_for(unsigned capability, unsigned older) {
     const tvm_target_record *best = NULL;
     for (size_t i = 0; i < tvm_target_record_count; i++) {
@@ -124,13 +124,29 @@ bool tvm_target_machine(tvm_target target, unsigned capability, tvm_target *mach
            tvm_target_same(tvm_target_record_of(*machine)->target, *machine);
 }
 
-bool tvm_target_cubin_runs(tvm_target target, unsigned capability) {
-    if (target.feature) return target.arch == capability;
-    return target.arch / 10 == capability / 10 && target.arch <= capability;
+/* The first record of the architecture; NULL where none is known. */
+static const tvm_target_record *record_of_arch(unsigned arch) {
+    for (size_t i = 0; i < tvm_target_record_count; i++)
+        if (tvm_target_records[i].target.arch == arch) return &tvm_target_records[i];
+    return NULL;
 }
 
 bool tvm_target_ptx_runs(tvm_target target, unsigned capability) {
-    return target.feature ? target.arch == capability : target.arch <= capability;
+    if (target.arch == capability) return true;
+    if (target.arch > capability) return false;
+    return !target.feature ||
+           (capability <= tvm_target_record_of(target)->last && record_of_arch(capability) != NULL);
+}
+
+bool tvm_target_cubin_runs(tvm_target target, unsigned capability) {
+    const tvm_target_record *own = record_of_arch(target.arch), *other = record_of_arch(capability);
+    if (target.arch == capability) return true;
+    return target.arch / 10 == capability / 10 && tvm_target_ptx_runs(target, capability) &&
+           !(own && own->is_tegra) && !(other && other->is_tegra);
+}
+
+bool tvm_target_is_later(tvm_target a, tvm_target b) {
+    return tvm_target_record_of(a) > tvm_target_record_of(b);
 }
 
 unsigned tvm_target_shared_bytes(tvm_target target) {

@@ -9,6 +9,8 @@ typedef struct tvm_target_record {
     tvm_target target;
     unsigned ptx; /* the least version of PTX that has it: 81 is 8.1 */
     tvm_target_traits traits;
+    unsigned last; /* of a feature of a family: the last architecture that runs its code, or 0: its own */
+    bool is_tegra; /* its cubins run on no other GPU, and no other's on it */
 } tvm_target_record;
 
 /* All targets (targets.c), the oldest architecture first. */

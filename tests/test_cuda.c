@@ -42,6 +42,7 @@ START_TEST(reports_what_a_gpu_gets_and_misses) {
     ck_assert(has_line(hopper, "shared memory: 227 KiB a block") &&
               has_line(ada, "shared memory: 99 KiB a block"));
     ck_assert(has_line(hopper, "products: wgmma, mma.sync") && has_line(ada, "products: mma.sync"));
+    ck_assert(has_line(hopper, "copies: TMA, cp.async") && has_line(ada, "copies: cp.async"));
     ck_assert(
         strstr(ada, "\nlacks: stmatrix (threads store the elements), cp_async_bulk (each thread copies "));
     ck_assert(strstr(ada, "wgmma (mma.sync)") && strstr(ada, "\nuses: ldmatrix, cp_async, mma_f8, "));
@@ -60,10 +61,40 @@ START_TEST(a_gpu_that_no_target_is_of_gets_ptx) {
     ck_assert(has_line(newer,
                        "target: sm_121, as PTX, which the driver compiles: this version knows no target of "
                        "compute capability 13.0"));
-    ck_assert(has_line(between, "target: sm_87")); /* a cubin of a lower minor number runs */
-    ck_assert(has_line(sibling, "target: sm_121"));
+    ck_assert(has_line(between, /* a cubin for Tegra runs on no other GPU, its PTX does */
+                       "target: sm_87, as PTX, which the driver compiles: this version knows no target of "
+                       "compute capability 8.8"));
+    ck_assert(has_line(sibling, "target: sm_121")); /* a cubin of a lower minor number runs */
     ck_assert(strstr(sibling, "setmaxnreg (") && !strstr(sibling, "has, but"));
     free(newer), free(between), free(sibling);
+}
+END_TEST
+
+/* Without a GPU of the kind. */
+START_TEST(reports_a_target_by_name) {
+    static const char *const lines[][4] = {
+        {"sm_89", "cubins run on: 8.9", "shared memory: 99 KiB a block", "products: mma.sync"},
+        {"sm_80", "cubins run on: 8.0, 8.6, 8.9", "shared memory: 163 KiB a block", "copies: cp.async"},
+        {"sm_100f", "cubins run on: 10.0, 10.3", "products: tcgen05, mma.sync", "copies: TMA, cp.async"},
+        {"sm_120a", "cubins run on: 12.0", "products: mma.sync, mma.sync with scales of blocks",
+         "types: f16, bf16, tf32, f64, i8, f8, f6, f4; others are converted to these in registers"},
+    };
+    open_all();
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        char *text = NULL, target[32];
+        ck_assert_int_eq(tvm_target_report(context, lines[i][0], &text), TVM_OK);
+        snprintf(target, sizeof target, "target: %s", lines[i][0]);
+        ck_assert(has_line(text, target) && !strstr(text, "ptxas: "));
+        for (size_t j = 1; j < 4; j++)
+            ck_assert_msg(has_line(text, lines[i][j]), "%s in\n%s", lines[i][j], text);
+        free(text);
+    }
+    char *none = NULL;
+    ck_assert_int_eq(tvm_target_report(context, "sm_81", &none), TVM_UNSUPPORTED);
+    ck_assert_ptr_null(none);
+    assert_says("unknown target 'sm_81'; known are sm_80, sm_86");
+    assert_says("sm_121f, sm_121a");
+    ck_assert_int_eq(tvm_target_report(context, NULL, &none), TVM_USAGE);
 }
 END_TEST
 
@@ -95,6 +126,9 @@ START_TEST(code_for_an_older_target_is_asked_for) {
     tvm_context_free(asked);
     ck_assert_int_eq(create_asking(90, "90", &asked), TVM_OK);
     ck_assert_str_eq(tvm_device_name(asked), "Fake GPU (cuda:0, sm_90a)");
+    tvm_context_free(asked);
+    ck_assert_int_eq(create_asking(100, "103", &asked), TVM_OK); /* what their family has */
+    ck_assert_str_eq(tvm_device_name(asked), "Fake GPU (cuda:0, sm_100f)");
     tvm_context_free(asked);
     static const unsigned refused[] = {100, 75, 1};
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
@@ -431,6 +465,7 @@ int main(void) {
     tcase_add_test(cases, names_the_device);
     tcase_add_test(cases, reports_what_a_gpu_gets_and_misses);
     tcase_add_test(cases, a_gpu_that_no_target_is_of_gets_ptx);
+    tcase_add_test(cases, reports_a_target_by_name);
     tcase_add_test(cases, code_for_an_older_target_is_asked_for);
     tcase_add_test(cases, launches_with_the_grid_and_arguments);
     tcase_add_test(cases, describes_kernels);

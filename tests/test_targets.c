@@ -15,16 +15,18 @@
 #define ROOM    (227 * 1024)
 
 const tvm_target_record tvm_target_records[] = {
-    {{80, '\0'}, 80, {HAS(LDMATRIX) | HAS(CP_ASYNC), {163 * 1024, 65536}}},
-    {{90, 'a'}, 81, {ALL, {ROOM, 65536}}},
-    {{90, 'm'}, 81, {ALL & ~HAS(WGMMA), {ROOM, 65536}}},
-    {{90, 'c'}, 81, {ALL & ~HAS(CLUSTERS), {ROOM, 65536}}},
-    {{90, 'b'}, 81, {ALL & ~HAS(BULK), {ROOM, 65536}}},
-    {{90, 's'}, 81, {ALL, {64 * 1024, 65536}}},
-    {{90, 'r'}, 81, {ALL, {ROOM, 32768}}},
-    {{90, 't'}, 81, {ALL & ~HAS(TCGEN05), {ROOM, 65536}}},
-    {{90, 'i'}, 81, {ALL & ~HAS(TCGEN05_I8), {ROOM, 65536}}},
-    {{91, '\0'}, 83, {HAS(LDMATRIX), {ROOM, 65536}}},
+    {{80, '\0'}, 80, {HAS(LDMATRIX) | HAS(CP_ASYNC), {163 * 1024, 65536}}, 0, false},
+    {{90, 'a'}, 81, {ALL, {ROOM, 65536}}, 0, false},
+    {{90, 'm'}, 81, {ALL & ~HAS(WGMMA), {ROOM, 65536}}, 0, false},
+    {{90, 'c'}, 81, {ALL & ~HAS(CLUSTERS), {ROOM, 65536}}, 0, false},
+    {{90, 'b'}, 81, {ALL & ~HAS(BULK), {ROOM, 65536}}, 0, false},
+    {{90, 's'}, 81, {ALL, {64 * 1024, 65536}}, 0, false},
+    {{90, 'r'}, 81, {ALL, {ROOM, 32768}}, 0, false},
+    {{90, 't'}, 81, {ALL & ~HAS(TCGEN05), {ROOM, 65536}}, 0, false},
+    {{90, 'i'}, 81, {ALL & ~HAS(TCGEN05_I8), {ROOM, 65536}}, 0, false},
+    {{90, 'f'}, 81, {ALL & ~HAS(WGMMA), {ROOM, 65536}}, 91, false},
+    {{91, '\0'}, 83, {HAS(LDMATRIX), {ROOM, 65536}}, 0, false},
+    {{92, '\0'}, 83, {HAS(LDMATRIX), {ROOM, 65536}}, 0, true},
 };
 const size_t tvm_target_record_count = sizeof tvm_target_records / sizeof *tvm_target_records;
 
@@ -218,17 +220,44 @@ START_TEST(a_row_is_all_that_names_and_devices_need) {
     ck_assert_int_eq(tvm_target_for_device(9, 1, &target, NULL), TVM_OK);
     ck_assert_str_eq(tvm_target_name(target, name), "sm_91");
     ck_assert_int_eq(tvm_target_for_device(9, 7, &target, NULL), TVM_OK);
-    ck_assert_str_eq(tvm_target_name(target, name), "sm_91"); /* PTX of the nearest one before */
+    ck_assert_str_eq(tvm_target_name(target, name), "sm_92"); /* PTX of the nearest one before */
     ck_assert_int_eq(tvm_target_for_device(8, 9, &target, NULL), TVM_OK);
     ck_assert_str_eq(tvm_target_name(target, name), "sm_80");
     ck_assert_ptr_null(tvm_target_traits_for(0));
     ck_assert_ptr_null(tvm_target_traits_for(75));
     ck_assert(!tvm_traits_have(tvm_target_traits_for(91), TVM_HAS_WGMMA));
-    ck_assert_uint_eq(tvm_target_list(list, 8), 3);
+    ck_assert_uint_eq(tvm_target_list(list, 8), 4);
     ck_assert_uint_eq(list[2].arch, 91);
     ck_assert_int_eq(tvm_target_parse("sm_100a", &target, &diags), TVM_UNSUPPORTED);
     ck_assert_ptr_nonnull(strstr(diags.items[0].message, "known are sm_80, sm_90a, sm_90m, "));
     tvm_diags_free(&diags);
+}
+END_TEST
+
+/* 95 has no row. */
+START_TEST(rows_say_which_devices_run_their_code) {
+    static const struct {
+        tvm_target target;
+        unsigned capability;
+        bool cubin, ptx;
+    } rows[] = {
+        {{90, 'a'}, 90, true, true},   {{90, 'a'}, 91, false, false}, {{90, 'f'}, 90, true, true},
+        {{90, 'f'}, 91, true, true},   {{90, 'f'}, 92, false, false}, {{90, 'f'}, 95, false, false},
+        {{90, 'f'}, 80, false, false}, {{91, '\0'}, 91, true, true},  {{91, '\0'}, 90, false, false},
+        {{91, '\0'}, 92, false, true}, {{91, '\0'}, 95, true, true},  {{92, '\0'}, 92, true, true},
+        {{92, '\0'}, 95, false, true}, {{80, '\0'}, 95, false, true}, {{91, '\0'}, 100, false, true},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char name[16];
+        tvm_target_name(rows[i].target, name);
+        ck_assert_msg(tvm_target_cubin_runs(rows[i].target, rows[i].capability) == rows[i].cubin, "%s on %u",
+                      name, rows[i].capability);
+        ck_assert_msg(tvm_target_ptx_runs(rows[i].target, rows[i].capability) == rows[i].ptx, "%s on %u",
+                      name, rows[i].capability);
+    }
+    ck_assert(tvm_target_is_later((tvm_target){90, 'f'}, (tvm_target){90, 'a'}));
+    ck_assert(!tvm_target_is_later((tvm_target){90, 'f'}, (tvm_target){90, 'f'}));
+    ck_assert(!tvm_target_is_later((tvm_target){80, '\0'}, (tvm_target){90, 'a'}));
 }
 END_TEST
 
@@ -243,6 +272,7 @@ int main(void) {
     tcase_add_test(tests, shared_memory_is_the_records);
     tcase_add_test(tests, roles_change_the_registers_that_the_record_gives_them);
     tcase_add_test(tests, kernels_that_ask_for_what_a_target_lacks_are_left_out);
+    tcase_add_test(tests, rows_say_which_devices_run_their_code);
     tcase_add_test(tests, a_row_is_all_that_names_and_devices_need);
     return run_suite(suite);
 }

@@ -1,4 +1,5 @@
-/* What code for a context's device is made of: a text for `python -m tilusvm info` and tvm-run -v. */
+/* What code for a context's device, or for a target by name, is made of: a text for `python -m tilusvm info`.
+ */
 #include "runtime.h"
 
 #include <stdlib.h>
@@ -38,17 +39,24 @@ static void write_target(tvm_text *out, unsigned capability, tvm_target target) 
                      name, capability / 10, capability % 10);
 }
 
-static void write_gpu(tvm_text *out, unsigned capability, tvm_target target) {
-    const tvm_target_traits *traits = tvm_target_traits_of(target);
-    bool wgmma = tvm_traits_have(traits, TVM_HAS_WGMMA);
-    write_target(out, capability, target);
+static void write_traits(tvm_text *out, const tvm_target_traits *traits) {
+    bool wgmma = tvm_traits_have(traits, TVM_HAS_WGMMA), tensor = tvm_traits_have(traits, TVM_HAS_TCGEN05);
     tvm_text_add(out, "shared memory: %d KiB a block\n", traits->limits[TVM_LIMIT_SHARED_MEMORY] / 1024);
-    tvm_text_add(out, "products: %smma.sync\n", wgmma ? "wgmma, " : "");
-    tvm_text_add(out, "types: f16, bf16, tf32, f64, i8%s; others are converted to these in registers\n",
-                 wgmma || tvm_traits_have(traits, TVM_HAS_MMA_F8_CORES) ? ", f8" : "");
+    tvm_text_add(out, "registers: %d a multiprocessor\n", traits->limits[TVM_LIMIT_REGISTERS]);
+    tvm_text_add(out, "products: %s%smma.sync%s\n", tensor ? "tcgen05, " : "", wgmma ? "wgmma, " : "",
+                 tvm_traits_have(traits, TVM_HAS_MMA_BLOCK_SCALE) ? ", mma.sync with scales of blocks" : "");
+    tvm_text_add(out, "copies: %scp.async\n", tvm_traits_have(traits, TVM_HAS_BULK) ? "TMA, " : "");
+    tvm_text_add(out, "types: f16, bf16, tf32, f64, i8%s%s; others are converted to these in registers\n",
+                 wgmma || tensor || tvm_traits_have(traits, TVM_HAS_MMA_F8_CORES) ? ", f8" : "",
+                 tvm_traits_have(traits, TVM_HAS_MMA_F8F6F4) ? ", f6, f4" : "");
     list(out, "uses", traits, true, true);
     list(out, "lacks", traits, false, false);
     list(out, "has, but no code uses yet", traits, true, false);
+}
+
+static void write_gpu(tvm_text *out, unsigned capability, tvm_target target) {
+    write_target(out, capability, target);
+    write_traits(out, tvm_target_traits_of(target));
 }
 
 static void write_interpreter(tvm_text *out, unsigned number) {
@@ -86,6 +94,17 @@ static tvm_status write_report(const tvm_context *context, tvm_text *out, tvm_di
     return write_compilers(out, diags);
 }
 
+/* Hands over what was written, unless something failed. */
+static tvm_status finish(tvm_context *context, tvm_status status, tvm_text *out, char **text,
+                         tvm_diags *diags) {
+    if (!status && out->failed) status = tvm_diag_no_memory(diags);
+    if (status)
+        tvm_text_free(out);
+    else
+        *text = out->data;
+    return tvm_context_finish(context, status, diags);
+}
+
 tvm_status tvm_device_report(tvm_context *context, char **text) {
     if (!context || !text) return TVM_USAGE;
     tvm_diags diags = {0};
@@ -93,10 +112,34 @@ tvm_status tvm_device_report(tvm_context *context, char **text) {
     *text = NULL;
     tvm_status status = tvm_context_usable(context, &diags);
     if (!status) status = write_report(context, &out, &diags);
-    if (!status && out.failed) status = tvm_diag_no_memory(&diags);
-    if (status)
-        tvm_text_free(&out);
-    else
-        *text = out.data;
-    return tvm_context_finish(context, status, &diags);
+    return finish(context, status, &out, text, &diags);
+}
+
+/* The compute capabilities whose devices run the target's machine code, by the table: "8.9", "10.0, 10.3". */
+static void write_devices(tvm_text *out, tvm_target target) {
+    tvm_target known[64];
+    size_t count = tvm_target_list(known, 64);
+    const char *before = "cubins run on: ";
+    for (size_t i = 0; i < count && i < 64; i++) {
+        if (!tvm_target_cubin_runs(target, known[i].arch)) continue;
+        tvm_text_add(out, "%s%u.%u", before, known[i].arch / 10, known[i].arch % 10);
+        before = ", ";
+    }
+    tvm_text_puts(out, "\n");
+}
+
+tvm_status tvm_target_report(tvm_context *context, const char *target, char **text) {
+    if (!context || !target || !text) return TVM_USAGE;
+    tvm_diags diags = {0};
+    tvm_text out = {0};
+    tvm_target parsed;
+    *text = NULL;
+    tvm_status status = tvm_context_usable(context, &diags);
+    if (!status) status = tvm_target_parse(target, &parsed, &diags);
+    if (!status) {
+        tvm_text_add(&out, "target: %s\n", target);
+        write_devices(&out, parsed);
+        write_traits(&out, tvm_target_traits_of(parsed));
+    }
+    return finish(context, status, &out, text, &diags);
 }

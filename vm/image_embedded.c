@@ -65,7 +65,7 @@ bool tvm_image_find_embedded(const tvm_image_request *request, const uint64_t ha
         tvm_target target;
         tvm_kernel_abi *abis = abis_of(request, hash, kind, embedded, &target);
         if (!abis) continue;
-        if (found && target.arch <= image->target.arch) {
+        if (found && !tvm_target_is_later(target, image->target)) {
             free(abis);
             continue;
         }

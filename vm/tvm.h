@@ -80,6 +80,10 @@ const char *tvm_device_name(const tvm_context *context);
  * instead, and where the compilers of PTX were found. *text is malloc'ed; the caller frees it. It runs ptxas
  * for its version, and fails with TVM_NO_MEMORY. */
 tvm_status tvm_device_report(tvm_context *context, char **text);
+/* The same of a target by name, such as "sm_89", for which no GPU need be there: lines `name: text`, without
+ * the compilers, and with the compute capabilities whose GPUs run its machine code. *text is malloc'ed; the
+ * caller frees it. TVM_UNSUPPORTED where there is no such target, with the names of all in tvm_message. */
+tvm_status tvm_target_report(tvm_context *context, const char *target, char **text);
 tvm_device_kind tvm_device(const tvm_context *context); /* CPU or CUDA, never AUTO */
 
 /* Limits of what the launches in a context may use; 0 is no limit. */

@@ -7,17 +7,25 @@
 #include "vbc.h"
 #include "work.h"
 
+static bool is_among(const tvm_target *targets, size_t count, tvm_target target) {
+    for (size_t i = 0; i < count; i++)
+        if (tvm_target_same(targets[i], target)) return true;
+    return false;
+}
+
 tvm_status tvm_embed_parse(const char *list, tvm_target targets[TVM_EMBED_MAX], size_t *count,
                            tvm_diags *diags) {
+    unsigned words = 0;
     *count = 0;
     if (strcmp(list, "none") == 0) return TVM_OK;
     for (const char *at = list;; at++) {
         char name[64];
         size_t length = strcspn(at, ",");
         snprintf(name, sizeof name, "%.*s", length < sizeof name ? (int)length : (int)sizeof name, at);
-        if (*count == TVM_EMBED_MAX)
+        if (words++ == TVM_EMBED_MAX)
             return tvm_diag_add(diags, TVM_USAGE, NULL, NULL, "more than %d targets to embed", TVM_EMBED_MAX);
-        tvm_status status = tvm_target_parse_native(name, &targets[(*count)++], diags);
+        tvm_status status = tvm_target_parse_native(name, &targets[*count], diags);
+        if (!status && !is_among(targets, *count, targets[*count])) ++*count;
         at += length;
         if (status != TVM_OK || !*at) return status;
     }
@@ -33,7 +41,7 @@ typedef struct job {
     tvm_diags diags;
 } job;
 
-enum { MAX_JOBS = TVM_EMBED_MAX + 2 };
+enum { MAX_JOBS = 2 * TVM_EMBED_MAX }; /* a cubin, and at most one PTX, of each target */
 
 typedef struct work {
     const tvm_ir_program *program;
@@ -52,15 +60,29 @@ static tvm_status do_job(void *closure, unsigned thread, uint64_t number, tvm_di
     return TVM_OK; /* how each of them went is looked at when all are done */
 }
 
-static void plan(work *w, const tvm_target *targets, size_t count) {
-    unsigned lowest = UINT32_MAX, highest = 0;
+static unsigned major_of(tvm_target target) {
+    return target.arch / 10;
+}
+
+/* Is the target's architecture the lowest of its major number, the first time that it is there, or the
+ * highest of all? */
+static bool has_ptx(const tvm_target *targets, size_t count, size_t index) {
+    const unsigned arch = targets[index].arch;
+    bool lowest = true, highest = true;
     for (size_t i = 0; i < count; i++) {
-        w->jobs[w->count++] = (job){.target = targets[i]};
-        if (targets[i].arch < lowest) lowest = targets[i].arch;
-        if (targets[i].arch > highest) highest = targets[i].arch;
+        const unsigned other = targets[i].arch;
+        if (i < index && other == arch) return false;
+        lowest = lowest && (major_of(targets[i]) != major_of(targets[index]) || other >= arch);
+        highest = highest && other <= arch;
     }
-    if (count > 0) w->jobs[w->count++] = (job){.target = {lowest, '\0'}, .ptx = true};
-    if (lowest < highest) w->jobs[w->count++] = (job){.target = {highest, '\0'}, .ptx = true};
+    return lowest || highest;
+}
+
+static void plan(work *w, const tvm_target *targets, size_t count) {
+    for (size_t i = 0; i < count; i++) w->jobs[w->count++] = (job){.target = targets[i]};
+    for (size_t i = 0; i < count; i++)
+        if (has_ptx(targets, count, i))
+            w->jobs[w->count++] = (job){.target = {targets[i].arch, '\0'}, .ptx = true};
 }
 
 /* ---- the images ---- */

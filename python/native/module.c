@@ -97,6 +97,19 @@ static PyObject *device_report(PyObject *module, PyObject *device) {
     return report;
 }
 
+static PyObject *target_report(PyObject *module, PyObject *args) {
+    PyObject *device;
+    const char *target;
+    if (!PyArg_ParseTuple(args, "Os:target_report", &device, &target)) return NULL;
+    tvm_context *context = context_of(state_of(module), device);
+    char *text = NULL;
+    if (!context) return NULL;
+    tvm_status status = tvm_target_report(context, target, &text);
+    PyObject *report = status ? py_raise(state_of(module), status, context) : PyUnicode_FromString(text);
+    free(text);
+    return report;
+}
+
 static PyObject *none_or_raise(py_state *state, tvm_status status, const tvm_context *context) {
     return status ? py_raise(state, status, context) : Py_NewRef(Py_None);
 }
@@ -161,6 +174,8 @@ static PyMethodDef functions[] = {
      "assemble($module, text, name, defines, folders, /)\n--\n\nText to bytecode."},
     {"device_name", device_name, METH_O, "device_name($module, device, /)\n--\n\nWhat it is."},
     {"device_report", device_report, METH_O, "device_report($module, device, /)\n--\n\nWhat it is."},
+    {"target_report", target_report, METH_VARARGS,
+     "target_report($module, device, target, /)\n--\n\nWhat a target is; the device gives messages."},
     {"synchronize", synchronize, METH_VARARGS, "synchronize($module, device, stream, /)\n--\n\nWaits."},
     {"cancel", cancel, METH_NOARGS, "cancel($module, /)\n--\n\nEnds launches on the interpreter."},
     {"set_limits", set_limits, METH_VARARGS,

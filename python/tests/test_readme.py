@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import numpy
+import pytest
 from conftest import aligned, readme_lines
 
 import tilusvm
@@ -28,6 +29,19 @@ def test_info():
         assert word in output
     assert "  target     none: launches see no capability" in output
     assert "\nnvJitLink    " in output and "\nptxas        " in output
+
+
+def test_info_of_a_target():
+    command = [sys.executable, "-m", "tilusvm", "info", "--target"]
+    output = subprocess.run([*command, "sm_89"], capture_output=True, text=True, check=True).stdout
+    rows = {line[:12].strip(): line[13:] for line in output.splitlines()}
+    assert rows["target"] == "sm_89" and rows["products"] == "mma.sync" and "mma_f8" in rows["uses"]
+    assert "wgmma (mma.sync)" in rows["lacks"] and "tcgen05" in rows["lacks"]
+    wrong = subprocess.run([*command, "sm_75"], capture_output=True, text=True)
+    assert wrong.returncode == 1 and "unknown target 'sm_75'; known are sm_80" in wrong.stderr
+    assert tilusvm.target_report("sm_100f")["cubins run on"] == "10.0, 10.3"
+    with pytest.raises(tilusvm.UnsupportedError):
+        tilusvm.target_report("")
 
 
 def test_the_lines_of_the_project(tmp_path, monkeypatch):

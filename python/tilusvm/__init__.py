@@ -38,7 +38,16 @@ from ._errors import (  # noqa: E402
     UnsupportedError,
     UsageError,
 )
-from ._device import cancel, device_name, device_report, interpreter, set_limits, set_sanitizer, synchronize
+from ._device import (
+    cancel,
+    device_name,
+    device_report,
+    interpreter,
+    set_limits,
+    set_sanitizer,
+    synchronize,
+    target_report,
+)
 from ._graph import Graph
 from ._load import PROGRAMS, assemble, load, program, program_names
 from ._native import version as __version__
@@ -93,5 +102,6 @@ __all__ = [
     "set_limits",
     "set_sanitizer",
     "synchronize",
+    "target_report",
     "__version__",
 ]

@@ -69,9 +69,17 @@ def _paths() -> str:
     return os.pathsep.join([os.environ.get("PATH", os.defpath), str(Path(sys.executable).parent)])
 
 
-def info() -> None:
-    """Prints the version, the devices, what compiles, the cache, what goes with the package, and the programs that
-    ship."""
+def _print(rows: list[tuple[str, str]]) -> None:
+    for name, text in rows:
+        print(f"{name:12} {text}" if len(name) <= 12 else f"{name}: {text}")
+
+
+def info(target: str | None = None) -> None:
+    """Prints what a target by name has; or, without one, the version, the devices, what compiles, the cache, what goes
+    with the package, and the programs that ship."""
+    if target is not None:
+        _print(list(tilusvm.target_report(target).items()))
+        return
     rows = [
         ("tilusvm", tilusvm.__version__),
         ("package", str(Path(tilusvm.__file__).parent)),
@@ -86,8 +94,7 @@ def info() -> None:
         ("tvm-pack", shutil.which("tvm-pack", path=_paths()) or "not in PATH"),
         ("programs", ", ".join(tilusvm.program_names())),
     ]
-    for name, text in rows:
-        print(f"{name:12} {text}" if len(name) <= 12 else f"{name}: {text}")
+    _print(rows)
 
 
 def _models(given) -> None:
@@ -163,7 +170,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tilusvm", description="Tilus VM from Python.")
     commands = parser.add_subparsers(dest="command", required=True)
     shown = commands.add_parser("info", help="version, devices, compilers, cache, programs")
-    shown.set_defaults(run=lambda given: info())
+    shown.add_argument("--target", metavar="SM", help="what a target has, as sm_89; no GPU need be here")
+    shown.set_defaults(run=lambda given: info(given.target))
     _add_models(commands)
     _add_measures(commands)
     given = parser.parse_args(arguments)

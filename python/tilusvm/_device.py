@@ -18,6 +18,12 @@ def device_report(device: Any = "cpu") -> dict[str, str]:
     return dict(line.split(": ", 1) for line in _native.device_report(device).splitlines())
 
 
+def target_report(target: str) -> dict[str, str]:
+    """The same of a target by name, such as "sm_89", for which no GPU need be here; without the compilers, and with the
+    compute capabilities whose GPUs run its machine code. Raises UnsupportedError where there is no such target."""
+    return dict(line.split(": ", 1) for line in _native.target_report("cpu", target).splitlines())
+
+
 def synchronize(device: Any = "cuda", stream: int = 0) -> None:
     """Waits for a stream; a kernel that faulted raises FaultError, with its name."""
     _native.synchronize(device, stream)
