@@ -87,6 +87,7 @@ static const decode_form forms[] = {
     {.a = "f16", .k = "f6_e3m2", .v = "f5_e2m2", .d = 64},
     {.a = "f16", .k = "u6", .v = "f8_e6m1", .d = 64},
     {.a = "f16", .k = "f16", .v = "u4", .d = 96},
+    {.a = "bf16", .d = 256, .lse = true},
     {.a = "bf16", .k = "f8_e4m3", .v = "bf16", .channels = true, .d = 80},
 };
 enum { FORMS = sizeof forms / sizeof *forms };
@@ -362,6 +363,8 @@ static const char *const compiled[][3] = {
     {"attention_decode.vasm", "EARLY=true", "sm_90a"},
     {"attention_decode.vasm", "KTYPE=u4 VTYPE=u4 KZEROS=true VZEROS=true LSE=true", "sm_90a"},
     {"attention_decode.vasm", "KTYPE=u4 VTYPE=u4 D=256", "sm_90a"},
+    {"attention_decode.vasm", "ATYPE=f16 D=256", "sm_89"},
+    {"attention_decode.vasm", "KTYPE=u8 VTYPE=u4 D=256", "sm_80"},
     {"attention_decode.vasm", "KTYPE=u3 VTYPE=u2 PAGE=64 SOFT_CAP=true", "sm_120a"},
     {"attention_decode.vasm", "KTYPE=f8_e4m3 VTYPE=f8_e4m3", "sm_100a"},
     {"attention_decode.vasm", "KTYPE=u2 VTYPE=u2 KZEROS=true VZEROS=true", "sm_80"},
