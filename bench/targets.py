@@ -8,9 +8,9 @@
 Needs tvm-as and tvm-cc in the build folder and a ptxas; ptxas is called rather than nvJitLink (TVM_NVJITLINK=none),
 so that the figures are of a version that the table names. `--log` keeps each result as a line of JSON: a run that is
 cut off goes on where it ended. A row of the table is a program with its constants, and the targets that have as many
-of its kernels, the same engine and as much shared memory: registers and spills are the greatest among them. What a
-row says of kernels: those that the target has, of those of the program; the others are for other targets, or need more
-shared memory than a block of the target may have."""
+of its kernels and the same engine, the best of a kernel's: registers of a thread, spills of one, in bytes, and KiB of
+shared memory of a block are the greatest among them. What a row says of kernels: those that the target has, of those of
+the program; the others are for other targets, or need more shared memory than a block of the target may have."""
 
 import argparse
 import collections
@@ -106,11 +106,11 @@ PROGRAMS = {
 }
 #: A few seconds of ptxas: one of each engine and the greatest shared memory, on targets that others do not stand for.
 QUICK = [
-    ("matmul", "T=f8_e4m3 SCALES=true", ("sm_86", "sm_87", "sm_89")),
-    ("matmul_scaled", "GROUP=32", ("sm_89", "sm_121a")),
-    ("attention", "T=f8_e4m3", ("sm_86", "sm_89")),
-    ("mla_decode", "LTYPE=f8_e4m3", ("sm_87", "sm_89")),
-    ("state_space", "", ("sm_86", "sm_103a")),
+    ("matmul", "T=f8_e4m3 SCALES=true", ("sm_86", "sm_89", "sm_103a")),
+    ("matmul_scaled", "GROUP=32", ("sm_121a",)),
+    ("index_scores", "T=f8_e4m3", ("sm_80", "sm_87")),
+    ("attention_decode", "D=256", ("sm_89",)),
+    ("mla_decode", "LTYPE=f8_e4m3", ("sm_87",)),
 ]
 #: Engines of a kernel, the first whose pattern one of its rows of the report has.
 ENGINES = (
@@ -246,10 +246,8 @@ def write_row(name, targets, found):
         return f"{name:46} {numbers:34} {found[0]}"
     first = found[0]
     kernels, registers = f"{first.kernels}/{first.total}", max(result.registers for result in found)
-    spills = max(result.spills for result in found)
-    return (
-        f"{name:46} {numbers:34} {kernels:>7} {first.engine:10} {registers:4} {spills:6} {first.shared / 1024:6.1f}"
-    )
+    spills, shared = max(result.spills for result in found), max(result.shared for result in found)
+    return f"{name:46} {numbers:34} {kernels:>7} {first.engine:10} {registers:4} {spills:6} {shared / 1024:6.1f}"
 
 
 def write_table(results):
@@ -259,7 +257,7 @@ def write_table(results):
         alike = collections.defaultdict(list)
         for job, result in results.items():
             if job[:2] == (program, defines):
-                key = result if isinstance(result, str) else (result.kernels, result.engine, result.shared)
+                key = result if isinstance(result, str) else (result.kernels, result.engine)
                 alike[key].append((job[2], result))
         name = f"{program} {defines}".strip()
         if len(name) > 46:
