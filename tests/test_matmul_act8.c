@@ -77,9 +77,9 @@ static const scaled_form scaled_forms[] = {
 };
 enum { SCALED_FORMS = sizeof scaled_forms / sizeof *scaled_forms };
 static const char *const scaled_kernels[] = {
-    "matmul_scaled",         "matmul_scaled_plain",   "matmul_scaled_256x128",
-    "matmul_scaled_128x192", "matmul_scaled_128x160", "matmul_scaled_128x128",
-    "matmul_scaled_128x64",  "matmul_scaled_64x128",  "matmul_scaled_64x64"};
+    "matmul_scaled",         "matmul_scaled_plain",   "matmul_scaled_256x128", "matmul_scaled_128x192",
+    "matmul_scaled_128x160", "matmul_scaled_128x128", "matmul_scaled_128x64",  "matmul_scaled_64x128",
+    "matmul_scaled_64x64",   "matmul_scaled_f8"};
 enum { SCALED_KERNELS = sizeof scaled_kernels / sizeof *scaled_kernels };
 /* Rows, columns and depth that end within tiles and groups. */
 static const size_t sizes[][3] = {{1, 8, 32}, {130, 200, 160}, {150, 136, 416}};
@@ -143,6 +143,10 @@ START_TEST(operands_with_scales_are_multiplied) {
             }
             kit_execute(&k, p.c, program, "matmul_scaled_plain", "sm_80");
             compare(p.c, p.wanted, p.sums, p.k, group, "matmul_scaled_plain for sm_80");
+        }
+        if (s == 1 && f->group == 32) {
+            kit_execute(&k, p.c, program, "matmul_scaled_f8", "sm_89");
+            compare(p.c, p.wanted, p.sums, p.k, group, "matmul_scaled_f8 for sm_89");
         }
         product_free(&p);
     }
@@ -297,6 +301,7 @@ static const struct {
     {"matmul_scaled.vasm", "GROUP=0 BIAS=true", "sm_90a"},
     {"matmul_scaled.vasm", "GROUP=32", "sm_90a"},
     {"matmul_scaled.vasm", "GROUP=32", "sm_120a"},
+    {"matmul_scaled.vasm", "GROUP=32", "sm_89"},
     {"matmul_scaled.vasm", "GROUP=0", "sm_89"},
     {"matmul_lowbit_a8.vasm", "GROUP=128 BIAS=true", "sm_90a"},
     {"matmul_lowbit_a8.vasm", "GROUP=0", "sm_90a"},
