@@ -112,7 +112,7 @@ QUICK = [
     ("attention_decode", "D=256", ("sm_89",)),
     ("mla_decode", "LTYPE=f8_e4m3", ("sm_87",)),
 ]
-#: Engines of a kernel, the first whose pattern one of its rows of the report has.
+#: Engines of a kernel, the first whose pattern one of the candidates that its report says were selected has.
 ENGINES = (
     ("tcgen05", r"tcgen05\.mma"),
     ("wgmma", r"wgmma"),
@@ -126,7 +126,9 @@ Result = collections.namedtuple("Result", "kernels total engine registers spills
 
 
 def engine_of(lines):
-    return next((name for name, pattern in ENGINES if any(re.search(pattern, line) for line in lines)), "none")
+    rows = [re.split(r" {2,}", line.strip()) for line in lines]
+    candidates = [row[2] for row in rows if len(row) > 3]
+    return next((name for name, pattern in ENGINES if any(re.search(pattern, text) for text in candidates)), "none")
 
 
 def read_report(text):
@@ -203,7 +205,8 @@ class Progress:
         filled = 30 * self.done // self.total
         left = passed / self.done * (self.total - self.done)
         bar = "#" * filled + "." * (30 - filled)
-        print(f"\r\033[K[{bar}] {self.done}/{self.total}, {left:.0f} s left: {what}", end="", file=sys.stderr, flush=True)
+        line = f"\r\033[K[{bar}] {self.done}/{self.total}, {left:.0f} s left: {what}"
+        print(line, end="", file=sys.stderr, flush=True)
 
     def end(self):
         if sys.stderr.isatty():
@@ -241,18 +244,18 @@ def measure(jobs, build, workers, log):
 
 
 def write_row(name, targets, found):
-    numbers = " ".join(target.removeprefix("sm_") for target in targets)
+    numbers = "all" if set(targets) == set(TARGETS) else " ".join(target.removeprefix("sm_") for target in targets)
     if isinstance(found[0], str):
-        return f"{name:46} {numbers:34} {found[0]}"
+        return f"{name:44} {numbers:36} {found[0]}"
     first = found[0]
     kernels, registers = f"{first.kernels}/{first.total}", max(result.registers for result in found)
     spills, shared = max(result.spills for result in found), max(result.shared for result in found)
-    return f"{name:46} {numbers:34} {kernels:>7} {first.engine:10} {registers:4} {spills:6} {shared / 1024:6.1f}"
+    return f"{name:44} {numbers:36} {kernels:>7} {first.engine:10} {registers:4} {spills:6} {shared / 1024:6.1f}"
 
 
 def write_table(results):
     """The rows of programs, then the kernels that spill, then a row a target."""
-    print(f"{'program, constants':46} {'targets':34} {'kernels':>7} {'engine':10} {'regs':>4} {'spills':>6} {'KiB':>6}")
+    print(f"{'program, constants':44} {'targets':36} {'kernels':>7} {'engine':10} {'regs':>4} {'spills':>6} {'KiB':>6}")
     for program, defines in dict.fromkeys(job[:2] for job in results):
         alike = collections.defaultdict(list)
         for job, result in results.items():
@@ -260,7 +263,7 @@ def write_table(results):
                 key = result if isinstance(result, str) else (result.kernels, result.engine)
                 alike[key].append((job[2], result))
         name = f"{program} {defines}".strip()
-        if len(name) > 46:
+        if len(name) > 44:
             print(name)
             name = ""
         for rows in alike.values():
