@@ -99,6 +99,12 @@ START_TEST(reports_the_interpreter) {
     free(text);
     tvm_context_free(other);
     ck_assert_int_eq(tvm_device_report(NULL, &text), TVM_USAGE);
+    ck_assert_int_eq(tvm_target_report(context, "sm_87", &text), TVM_OK);
+    ck_assert_ptr_nonnull(
+        strstr(text, "target: sm_87\ncubins run on: 8.7\nshared memory: 163 KiB a block\n"));
+    free(text);
+    ck_assert_int_eq(tvm_target_report(context, "", &text), TVM_UNSUPPORTED);
+    ck_assert_ptr_null(text);
 }
 END_TEST
 
