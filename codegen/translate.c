@@ -15,8 +15,9 @@ static tvm_status translate(const tvm_ir_program *program, const tvm_lowered *lo
     tvm_status status = tvm_module_start(module, program) ? TVM_OK : tvm_diag_no_memory(diags);
     for (uint32_t k = 0; k < program->kernel_count && status == TVM_OK; k++)
         if (!module->kernels[k].abi.absence) {
-            const char *not_parted = lowered->program ? lowered->not_parted[k] : NULL;
-            status = tvm_emit_kernel(program, k, not_parted, module, &parts, diags);
+            left_alone left = {NULL, "no pipelined loop"};
+            if (lowered->program) left = (left_alone){lowered->not_parted[k], lowered->no_products[k]};
+            status = tvm_emit_kernel(program, k, left, module, &parts, diags);
         }
     if (status == TVM_OK) status = tvm_module_finish(module, &parts, diags);
     tvm_text_free(&parts.globals);

@@ -468,8 +468,12 @@ void tvm_explain(emitter *e, const char *candidate, unsigned bits, unsigned coun
     if (!selection) return;
     const char *mnemonic = tvm_op(e->k->insn->op)->mnemonic, *pattern;
     const char *not_taken = tvm_group_refused(e->k, e->k->insn, &pattern);
-    char name[160], why[512];
+    char name[160], why[512], left[320];
     if (!refused) refused = "";
+    if (e->k->insn->op == TVM_OP_MMA && e->left.products && tvm_target_has(e->k->target, TVM_HAS_TCGEN05)) {
+        snprintf(left, sizeof left, "tcgen05: %s%s%.150s", e->left.products, *refused ? "; " : "", refused);
+        refused = left;
+    }
     if (not_taken) {
         snprintf(why, sizeof why, "%s: %s%s%s", pattern, not_taken, *refused ? "; " : "", refused);
         refused = why;

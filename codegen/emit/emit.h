@@ -42,6 +42,13 @@ typedef struct expr_values {
     bool in_prologue; /* body and prologue are exchanged */
 } expr_values;
 
+/* Why what the target has was not used where pipelined loops were written out, for the report; NULL: it was,
+ * or there was no such loop. */
+typedef struct left_alone {
+    const char *copies;   /* TMA, for the copies */
+    const char *products; /* tcgen05, for the products */
+} left_alone;
+
 typedef struct emitter {
     kernel_state *k;
     tvm_team team;      /* whose code is being emitted: of several teams of a role, the first */
@@ -56,7 +63,7 @@ typedef struct emitter {
     reg tensor_base; /* the address of the kernel's columns of tensor memory; name[0] == 0: not yet */
     tvm_module *module;
     tvm_kernel_code *code;  /* this kernel's; its ABI is filled as the code is made */
-    const char *not_parted; /* kernel.h */
+    left_alone left;
     bool *explained;        /* by instruction: copies of an unrolled loop's body are explained once */
     size_t selection_capacity;
     tvm_text prologue; /* thread-dependent values computed once, at kernel entry */

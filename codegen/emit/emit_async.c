@@ -464,8 +464,8 @@ tvm_status tvm_emit_COPY_ASYNC(emitter *e, const tvm_insn *insn) {
     const tvm_operand *tile = source + 1 + e->k->kernel->slots[source->value].rank;
     const tvm_operand *evict = tile + 1 + tile->value;
     char why[200] = "";
-    if (e->not_parted && tvm_target_has(e->k->target, TVM_HAS_BULK))
-        snprintf(why, sizeof why, "no producer warp with TMA: %.140s", e->not_parted);
+    if (e->left.copies && tvm_target_has(e->k->target, TVM_HAS_BULK))
+        snprintf(why, sizeof why, "no producer warp with TMA: %.140s", e->left.copies);
     const thread_copy operands = {
         .target = target, .source = source, .tile = tile, .evict = evict, .warps = evict + 1, .refused = why};
     bool is_async;

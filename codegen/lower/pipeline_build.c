@@ -189,3 +189,26 @@ void tvm_lower_copy(lowering *l, const tvm_insn *insn) {
     if (result != TVM_NONE && l->renamed[result] != TVM_NONE) result = l->renamed[result];
     tvm_lower_insert(l, insn, (tvm_opcode)insn->op, result, operands, count);
 }
+
+/* ---- mbarriers ---- */
+
+uint32_t tvm_lower_barriers(lowering *l, const tvm_insn *place, const char *name, uint32_t extent,
+                            bool open) {
+    tvm_shared_layout layout;
+    uint32_t shape[1] = {extent};
+    if (tvm_shared_layout_row_major(1, shape, &layout, NULL) != TVM_OK) l->failed = true;
+    tvm_slot slot = {.kind = TVM_SLOT_BARRIER, .dtype = TVM_U(64)};
+    slot.layout = tvm_ir_program_shared_layout(l->program, &layout);
+    if (slot.layout == TVM_NONE) l->failed = true;
+    uint32_t index = tvm_lower_variable(l, name, slot);
+    tvm_operand operands[2] = {{TVM_OPERAND_NONE, 0}, {open ? TVM_OPERAND_CONST : TVM_OPERAND_NONE, open}};
+    tvm_lower_insert(l, place, TVM_OP_ALLOC_BARRIER, index, operands, 2);
+    return index;
+}
+
+void tvm_lower_barrier(lowering *l, const tvm_insn *place, tvm_opcode op, uint32_t slot, uint32_t index,
+                       uint32_t pending) {
+    tvm_operand operands[4] = {{TVM_OPERAND_SLOT, slot}, {TVM_OPERAND_EXPR, index}};
+    if (pending) operands[2] = (tvm_operand){TVM_OPERAND_CONST, pending};
+    tvm_lower_insert(l, place, op, TVM_NONE, operands, op == TVM_OP_ARRIVE_BARRIER ? 4 : 2);
+}

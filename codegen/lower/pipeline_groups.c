@@ -67,10 +67,17 @@ static void write_prologue(lowering *l, const tvm_insn *insn, const bounds *b) {
     }
 }
 
+static void finish_products(lowering *l, const tvm_insn *insn) {
+    if (!l->products.found) return;
+    tvm_lower_buffer_barrier(l, insn, TVM_OP_COMMIT_TENSOR, l->products.done);
+    tvm_lower_buffer_barrier(l, insn, TVM_OP_WAIT_BARRIER, l->products.done);
+}
+
 /* The head of a turn: its own copies are done, those of a later one begin. */
 static void write_head(lowering *l, const tvm_insn *insn, const bounds *b) {
     uint32_t turn = tvm_lower_value(l, insn->result), stages = l->loop.stages;
     if (stages > 1) tvm_lower_numbered(l, insn, TVM_OP_WAIT_GROUP, stages - 2);
+    finish_products(l, insn); /* of the turn before, which read what is filled next */
     tvm_lower_insert(l, insn, TVM_OP_SYNC, TVM_NONE, NULL, 0);
     tvm_lower_let(l, insn, b->ahead, sum(l, b->type, turn, (int64_t)(stages - 1) * b->step));
     if (stages > 1) open_if(l, insn, b, turn, true);
@@ -85,8 +92,13 @@ static void write_head(lowering *l, const tvm_insn *insn, const bounds *b) {
 static void write_body(lowering *l) {
     rename_ahead(l, false);
     l->tile = tvm_lower_value(l, l->stage);
-    for (uint32_t i = l->loop.loop + 1; i < l->loop.end; i++)
-        if (l->from->insns[i].op != TVM_OP_COPY_ASYNC) tvm_lower_copy(l, &l->from->insns[i]);
+    for (uint32_t i = l->loop.loop + 1; i < l->loop.end; i++) {
+        const tvm_insn *insn = &l->from->insns[i];
+        if (insn->op == TVM_OP_MMA && l->products.found)
+            tvm_lower_product(l, i);
+        else if (insn->op != TVM_OP_COPY_ASYNC)
+            tvm_lower_copy(l, insn);
+    }
 }
 
 void tvm_lower_groups(lowering *l, uint32_t at) {
@@ -104,12 +116,15 @@ void tvm_lower_groups(lowering *l, uint32_t at) {
     if (l->loops++ > 0 || l->depth > 0) tvm_lower_insert(l, insn, TVM_OP_SYNC, TVM_NONE, NULL, 0);
     write_prologue(l, insn, &b);
     tvm_lower_let(l, insn, l->stage, tvm_lower_constant(l, TVM_I(32), 0));
+    if (l->products.found) tvm_lower_begin_products(l, insn);
     tvm_operand loop[TVM_FOR_PIPELINE + 1] = {
         {TVM_OPERAND_EXPR, b.start}, {TVM_OPERAND_EXPR, b.end}, operands[2], operands[3]};
     tvm_lower_insert(l, insn, TVM_OP_FOR, insn->result, loop, TVM_FOR_PIPELINE + 1);
     write_head(l, insn, &b);
     write_body(l);
     tvm_lower_let(l, insn, l->stage, tvm_lower_tile_after(l));
+    if (l->products.found) tvm_lower_turn_products(l, insn);
     tvm_lower_insert(l, insn, TVM_OP_END, TVM_NONE, NULL, 0);
+    finish_products(l, insn);
     l->loop.end = 0;
 }

@@ -1,6 +1,7 @@
 /* Pipelined loops to plain ones, before anything else looks at the kernels. */
 #include "pipeline_lower.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,8 +18,10 @@ static bool has_pipelines(const tvm_ir_kernel *kernel) {
 
 /* Each loop with groups, where it stands. */
 static void write_groups(lowering *l) {
+    if (l->products.found) tvm_lower_alloc_products(l, 1, false);
     for (uint32_t i = 0; i < l->from->insn_count && !l->failed; i++) {
         const tvm_insn *insn = &l->from->insns[i];
+        tvm_lower_load_products(l, i);
         if (tvm_pipeline_stages(l->from, insn)) {
             tvm_lower_groups(l, i);
             i = insn->match;
@@ -39,44 +42,89 @@ static bool is_parted(lowering *l, const tvm_ir_program *program, uint32_t kerne
     return parted && !l->failed;
 }
 
-static bool lower_kernel(const tvm_ir_program *program, uint32_t kernel, tvm_target target,
-                         tvm_lowered *out) {
-    const tvm_ir_kernel *from = &program->kernels[kernel];
-    tvm_ir_kernel *to = &out->program->kernels[kernel];
-    lowering l = {.program = out->program, .from = from, .to = to};
-    l.ahead = calloc(from->insn_count, sizeof *l.ahead);
-    l.renamed = malloc((size_t)TVM_MAX_SLOTS * sizeof *l.renamed);
-    l.failed = !l.ahead || !l.renamed;
-    if (l.renamed) memset(l.renamed, 0xff, (size_t)TVM_MAX_SLOTS * sizeof *l.renamed);
-    bool parted = !l.failed && is_parted(&l, program, kernel, target, &out->not_parted[kernel]);
-    to->insn_count = to->operand_count = 0;
-    if (!l.failed) tvm_lower_rings(&l);
-    if (parted && !l.failed)
-        tvm_lower_roles(&l, tvm_target_moves_registers(target));
-    else if (!l.failed)
-        write_groups(&l);
-    free(l.ahead);
-    free(l.renamed);
+static void write_kernel(lowering *l, bool parted, tvm_target target) {
+    l->to->insn_count = l->to->operand_count = 0;
+    if (!l->failed) tvm_lower_rings(l);
+    if (parted && !l->failed)
+        tvm_lower_roles(l, tvm_target_moves_registers(target));
+    else if (!l->failed)
+        write_groups(l);
+}
+
+static bool start_lowering(lowering *l) {
+    l->ahead = calloc(l->from->insn_count, sizeof *l->ahead);
+    l->renamed = malloc((size_t)TVM_MAX_SLOTS * sizeof *l->renamed);
+    l->failed = !l->ahead || !l->renamed;
+    if (l->renamed) memset(l->renamed, 0xff, (size_t)TVM_MAX_SLOTS * sizeof *l->renamed);
+    return !l->failed;
+}
+
+static void end_lowering(lowering *l) {
+    free(l->ahead);
+    free(l->renamed);
+}
+
+/* Writes the kernel to `to`, a kernel of the program `copy`. */
+static bool lower_to(tvm_ir_program *copy, tvm_ir_kernel *to, const tvm_ir_program *program, uint32_t kernel,
+                     tvm_target target, const tensor_products *products, char **why_not) {
+    lowering l = {.program = copy, .from = &program->kernels[kernel], .to = to, .products.found = products};
+    if (start_lowering(&l)) {
+        bool parted = is_parted(&l, program, kernel, target, why_not);
+        write_kernel(&l, parted, target);
+    }
+    end_lowering(&l);
     return !l.failed;
 }
 
+/* May the layouts of what follows from the sums be renamed? The verifier knows what each instruction asks of
+ * them, so that the kernel is written once to see. */
+static bool is_valid(const tvm_ir_program *program, uint32_t kernel, tvm_target target,
+                     const tensor_products *products) {
+    tvm_ir_program *trial = tvm_ir_program_clone_kernel(program, kernel);
+    char *why_not = NULL;
+    bool valid = trial && lower_to(trial, &trial->kernels[0], program, kernel, target, products, &why_not) &&
+                 tvm_verify(trial, NULL) == TVM_OK;
+    tvm_ir_program_free(trial);
+    free(why_not);
+    return valid;
+}
+
+static bool lower_kernel(const tvm_ir_program *program, uint32_t kernel, tvm_target target,
+                         tvm_lowered *out) {
+    tensor_products products;
+    tvm_why why = {""};
+    bool taken = tvm_tensor_products_find(program, kernel, target, &products, &why);
+    if (taken && !is_valid(program, kernel, target, &products)) {
+        taken = false;
+        snprintf(why.text, sizeof why.text, "a layout beside the sums does not follow from theirs");
+    }
+    if (!taken && (out->no_products[kernel] = strdup(why.text)) == NULL) return false;
+    return lower_to(out->program, &out->program->kernels[kernel], program, kernel, target,
+                    taken ? &products : NULL, &out->not_parted[kernel]);
+}
+
 void tvm_lowered_free(tvm_lowered *lowered) {
-    for (uint32_t k = 0; lowered->program && lowered->not_parted && k < lowered->program->kernel_count; k++)
-        free(lowered->not_parted[k]);
+    for (uint32_t k = 0; lowered->program && k < lowered->program->kernel_count; k++) {
+        if (lowered->not_parted) free(lowered->not_parted[k]);
+        if (lowered->no_products) free(lowered->no_products[k]);
+    }
     free(lowered->not_parted);
+    free(lowered->no_products);
     tvm_ir_program_free(lowered->program);
-    *lowered = (tvm_lowered){NULL, NULL};
+    *lowered = (tvm_lowered){.program = NULL};
 }
 
 tvm_status tvm_pipelines_lower(const tvm_ir_program *program, tvm_target target, tvm_lowered *out,
                                tvm_diags *diags) {
     bool any = false;
-    *out = (tvm_lowered){NULL, NULL};
+    *out = (tvm_lowered){.program = NULL};
     for (uint32_t k = 0; k < program->kernel_count && !any; k++) any = has_pipelines(&program->kernels[k]);
     if (!any) return TVM_OK;
     out->program = tvm_ir_program_clone_kernels(program);
     out->not_parted = calloc(program->kernel_count, sizeof *out->not_parted);
-    tvm_status status = out->program && out->not_parted ? TVM_OK : tvm_diag_no_memory(diags);
+    out->no_products = calloc(program->kernel_count, sizeof *out->no_products);
+    bool made = out->program && out->not_parted && out->no_products;
+    tvm_status status = made ? TVM_OK : tvm_diag_no_memory(diags);
     for (uint32_t k = 0; k < program->kernel_count && status == TVM_OK; k++)
         if (has_pipelines(&program->kernels[k]) && !lower_kernel(program, k, target, out))
             status = tvm_diag_add(diags, TVM_UNSUPPORTED, NULL, "use fewer or shorter pipelined loops",

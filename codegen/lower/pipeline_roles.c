@@ -17,6 +17,7 @@
 #include "kernel_state.h"
 #include "pipeline_build.h"
 
+#include "tensor_memory.h"
 #include "view.h"
 
 #include <stdio.h>
@@ -209,8 +210,21 @@ static void grow(slice *s) {
     } while (s->grown && !s->failed);
 }
 
+/* What starts the copies; or, of the role that multiplies, the products. */
+static void keep_work(slice *s, bool multiplies) {
+    const lowering *l = s->l;
+    keep(s, l->loop.loop);
+    for (uint32_t i = l->loop.loop + 1; i < l->loop.end; i++) {
+        const tvm_insn *insn = &l->from->insns[i];
+        const tvm_operand *operands = tvm_operands(l->from, insn);
+        if (!multiplies && l->ahead[i]) keep(s, i);
+        for (uint32_t o = 0; multiplies && insn->op == TVM_OP_MMA && o < insn->count; o++)
+            if (operands[o].kind == TVM_OPERAND_EXPR) keep_expr(s, operands[o].value);
+    }
+}
+
 /* False: it cannot be; l->failed where there is no memory. */
-static bool find_slice(lowering *l, tvm_why *why, bool **kept, bool **before) {
+static bool find_slice(lowering *l, bool multiplies, tvm_why *why, bool **kept, bool **before) {
     slice s = {.l = l, .why = why};
     s.kept = calloc(l->from->insn_count, sizeof *s.kept);
     s.before = calloc(l->from->insn_count, sizeof *s.before);
@@ -218,8 +232,7 @@ static bool find_slice(lowering *l, tvm_why *why, bool **kept, bool **before) {
     if (s.kept && s.before && s.outer) {
         find_outer(&s);
         find_before(&s);
-        for (uint32_t i = l->loop.loop; i < l->loop.end; i++)
-            if (i == l->loop.loop || l->ahead[i]) keep(&s, i);
+        keep_work(&s, multiplies);
         grow(&s);
     } else {
         l->failed = s.failed = true;
@@ -238,10 +251,13 @@ static void find_only_loop(lowering *l) {
 
 bool tvm_lower_can_part(lowering *l, tvm_why *why) {
     find_only_loop(l);
-    bool *kept = NULL, *before = NULL;
-    bool can = is_simple(l, why) && find_slice(l, why, &kept, &before);
-    free(kept);
-    free(before);
+    bool can = is_simple(l, why);
+    for (unsigned multiplies = 0; can && multiplies <= (l->products.found != NULL); multiplies++) {
+        bool *kept = NULL, *before = NULL;
+        can = find_slice(l, multiplies, why, &kept, &before);
+        free(kept);
+        free(before);
+    }
     l->loop.end = 0;
     return can && !l->failed;
 }
@@ -253,27 +269,9 @@ typedef struct roles {
     bool *kept, *before;  /* as of a slice */
     uint32_t full, empty; /* slots */
     uint32_t products;    /* mma of shared tiles in the body: then it arrives a turn later */
+    void (*write)(const struct roles *r, uint32_t at); /* an instruction of a slice */
+    bool multiplies;                                   /* it is that of the role with the products */
 } roles;
-
-static uint32_t new_barriers(lowering *l, const tvm_insn *place, const char *name, bool open) {
-    tvm_shared_layout layout;
-    uint32_t shape[1] = {l->loop.stages};
-    if (tvm_shared_layout_row_major(1, shape, &layout, NULL) != TVM_OK) l->failed = true;
-    tvm_slot slot = {.kind = TVM_SLOT_BARRIER, .dtype = TVM_U(64)};
-    slot.layout = tvm_ir_program_shared_layout(l->program, &layout);
-    if (slot.layout == TVM_NONE) l->failed = true;
-    uint32_t index = tvm_lower_variable(l, name, slot);
-    tvm_operand operands[2] = {{TVM_OPERAND_NONE, 0}, {open ? TVM_OPERAND_CONST : TVM_OPERAND_NONE, open}};
-    tvm_lower_insert(l, place, TVM_OP_ALLOC_BARRIER, index, operands, 2);
-    return index;
-}
-
-static void barrier_of_stage(const roles *r, const tvm_insn *place, tvm_opcode op, uint32_t slot,
-                             uint32_t tile, uint32_t pending) {
-    tvm_operand operands[4] = {{TVM_OPERAND_SLOT, slot}, {TVM_OPERAND_EXPR, tile}};
-    if (pending) operands[2] = (tvm_operand){TVM_OPERAND_CONST, pending};
-    tvm_lower_insert(r->l, place, op, TVM_NONE, operands, op == TVM_OP_ARRIVE_BARRIER ? 4 : 2);
-}
 
 static void start_stages(lowering *l, const tvm_insn *place) {
     l->stage = tvm_lower_scalar(l, "stage", TVM_I(32));
@@ -330,9 +328,9 @@ static void write_producer_insn(const roles *r, uint32_t at) {
     const tvm_insn *insn = &l->from->insns[at];
     if (at == l->loop.loop) {
         open_loop(l, insn);
-        barrier_of_stage(r, insn, TVM_OP_WAIT_BARRIER, r->empty, l->tile, 0);
+        tvm_lower_barrier(l, insn, TVM_OP_WAIT_BARRIER, r->empty, l->tile, 0);
     } else if (at == l->loop.end) {
-        barrier_of_stage(r, insn, TVM_OP_ARRIVE_BARRIER, r->full, l->tile, 0);
+        tvm_lower_barrier(l, insn, TVM_OP_ARRIVE_BARRIER, r->full, l->tile, 0);
         tvm_lower_let(l, insn, l->stage, tvm_lower_tile_after(l));
         close(l, insn);
     } else if (insn->op == TVM_OP_COPY_ASYNC) {
@@ -342,10 +340,44 @@ static void write_producer_insn(const roles *r, uint32_t at) {
     }
 }
 
-static void write_producer(const roles *r) {
+/* One thread of a warp starts them; a stage is empty, and a buffer of sums complete, when they are done. */
+static void write_multiplier_insn(const roles *r, uint32_t at) {
+    lowering *l = r->l;
+    const tvm_insn *insn = &l->from->insns[at];
+    if (at == l->loop.loop) {
+        if (l->products.found->repeats)
+            tvm_lower_buffer_barrier(l, insn, TVM_OP_WAIT_BARRIER, l->products.taken);
+        tvm_lower_begin_products(l, insn);
+        open_loop(l, insn);
+        tvm_lower_barrier(l, insn, TVM_OP_WAIT_BARRIER, r->full, l->tile, 0);
+    } else if (at == l->loop.end) {
+        tvm_lower_barrier(l, insn, TVM_OP_COMMIT_TENSOR, r->empty, l->tile, 0);
+        tvm_lower_let(l, insn, l->stage, tvm_lower_tile_after(l));
+        tvm_lower_turn_products(l, insn);
+        close(l, insn);
+        tvm_lower_buffer_barrier(l, insn, TVM_OP_COMMIT_TENSOR, l->products.done);
+        tvm_lower_next_buffer(l, insn);
+    } else if (insn->op == TVM_OP_MMA) {
+        tvm_lower_product(l, at);
+    } else {
+        tvm_lower_copy(l, insn);
+    }
+}
+
+static bool is_of_slice(const roles *r, uint32_t at) {
+    const tvm_insn *insns = r->l->from->insns;
+    tvm_op_class class = tvm_insn_class(&insns[at]);
+    uint32_t opener = insns[at].match;
+    if (class == TVM_CLASS_ELSE) opener = insns[opener].match;
+    if (class == TVM_CLASS_ELSE || class == TVM_CLASS_END) return r->kept[opener];
+    return r->kept[at] || (r->multiplies && insns[at].op == TVM_OP_MMA);
+}
+
+static void write_slice(const roles *r) {
     lowering *l = r->l;
     const tvm_ir_kernel *from = l->from;
     start_stages(l, &from->insns[l->loop.loop]);
+    if (r->multiplies) tvm_lower_first_buffer(l, &from->insns[l->loop.loop]);
     l->tile = tvm_lower_value(l, l->stage);
     for (uint32_t i = 0; i < from->insn_count; i++) {
         uint32_t slot = from->insns[i].result;
@@ -353,13 +385,8 @@ static void write_producer(const roles *r) {
         l->renamed[slot] =
             tvm_lower_scalar(l, tvm_string(l->program, from->slots[slot].name), from->slots[slot].dtype);
     }
-    for (uint32_t i = 0; i < from->insn_count; i++) {
-        tvm_op_class class = tvm_insn_class(&from->insns[i]);
-        bool closes = class == TVM_CLASS_ELSE || class == TVM_CLASS_END;
-        uint32_t opener = from->insns[i].match;
-        if (class == TVM_CLASS_ELSE) opener = from->insns[opener].match;
-        if (closes ? r->kept[opener] : r->kept[i]) write_producer_insn(r, i);
-    }
+    for (uint32_t i = 0; i < from->insn_count; i++)
+        if (is_of_slice(r, i)) r->write(r, i);
     for (uint32_t s = 0; s < from->slot_count; s++) l->renamed[s] = TVM_NONE;
 }
 
@@ -370,17 +397,17 @@ static void write_consumer_loop(const roles *r, bool opens) {
                    *loop = &l->from->insns[l->loop.loop];
     if (opens) {
         open_loop(l, insn);
-        barrier_of_stage(r, insn, TVM_OP_WAIT_BARRIER, r->full, l->tile, 0);
+        tvm_lower_barrier(l, insn, TVM_OP_WAIT_BARRIER, r->full, l->tile, 0);
         return;
     }
     if (r->products) {
         uint32_t start = tvm_operands(l->from, loop)[0].value;
         uint32_t later = tvm_lower_binary(l, TVM_EXPR_GT, TVM_BOOL, tvm_lower_value(l, loop->result), start);
         tvm_lower_insert(l, insn, TVM_OP_IF, TVM_NONE, &(tvm_operand){TVM_OPERAND_EXPR, later}, 1);
-        barrier_of_stage(r, insn, TVM_OP_ARRIVE_BARRIER, r->empty, tvm_lower_tile_before(l), r->products);
+        tvm_lower_barrier(l, insn, TVM_OP_ARRIVE_BARRIER, r->empty, tvm_lower_tile_before(l), r->products);
         close(l, insn);
     } else {
-        barrier_of_stage(r, insn, TVM_OP_ARRIVE_BARRIER, r->empty, l->tile, 0);
+        tvm_lower_barrier(l, insn, TVM_OP_ARRIVE_BARRIER, r->empty, l->tile, 0);
     }
     tvm_lower_let(l, insn, l->stage, tvm_lower_tile_after(l));
     close(l, insn);
@@ -388,13 +415,33 @@ static void write_consumer_loop(const roles *r, bool opens) {
     uint32_t start = tvm_operands(l->from, loop)[0].value, end = tvm_operands(l->from, loop)[1].value;
     uint32_t any = tvm_lower_binary(l, TVM_EXPR_LT, TVM_BOOL, start, end);
     tvm_lower_insert(l, insn, TVM_OP_IF, TVM_NONE, &(tvm_operand){TVM_OPERAND_EXPR, any}, 1);
-    barrier_of_stage(r, insn, TVM_OP_ARRIVE_BARRIER, r->empty, tvm_lower_tile_before(l), 0);
+    tvm_lower_barrier(l, insn, TVM_OP_ARRIVE_BARRIER, r->empty, tvm_lower_tile_before(l), 0);
     close(l, insn);
 }
 
 static bool is_allocation(const lowering *l, const tvm_insn *insn) {
     return tvm_insn_class(insn) == TVM_CLASS_ALLOCATE &&
            l->from->slots[insn->result].kind != TVM_SLOT_REGISTER;
+}
+
+/* What is left beside the loop, of which another role has the products. */
+static void write_epilogue(const roles *r) {
+    lowering *l = r->l;
+    const tvm_insn *loop = &l->from->insns[l->loop.loop];
+    tvm_lower_first_buffer(l, loop);
+    for (uint32_t i = 0; i < l->from->insn_count; i++) {
+        const tvm_insn *insn = &l->from->insns[i];
+        if (tvm_lower_load_products(l, i) && l->products.found->repeats) {
+            tvm_lower_buffer_barrier(l, insn, TVM_OP_ARRIVE_BARRIER, l->products.taken);
+            tvm_lower_next_buffer(l, insn);
+        }
+        if (i == l->loop.loop) {
+            tvm_lower_await_products(l, insn);
+            i = l->loop.end;
+        } else if (!is_allocation(l, insn) && !r->before[i]) {
+            tvm_lower_copy(l, insn);
+        }
+    }
 }
 
 static void write_consumer(const roles *r) {
@@ -434,10 +481,45 @@ static uint32_t consumer_registers(const tvm_ir_kernel *from, uint32_t warps) {
     return rest < MOST_OF_A_ROLE ? rest : MOST_OF_A_ROLE;
 }
 
+/* The role of one warp that runs a slice of the kernel. */
+static void write_slice_role(roles *r, const tvm_insn *place, const char *name, uint32_t warp,
+                             uint32_t registers) {
+    lowering *l = r->l;
+    r->write = r->multiplies ? write_multiplier_insn : write_producer_insn;
+    open_role(l, place, name, warp, warp + 1, registers);
+    write_slice(r);
+    close(l, place);
+}
+
+static void write_multiplier(const roles *r, const tvm_insn *place, uint32_t warp) {
+    roles own = *r;
+    own.multiplies = true;
+    if (!find_slice(r->l, true, NULL, &own.kept, &own.before)) r->l->failed = true;
+    if (!r->l->failed) write_slice_role(&own, place, "multiply", warp, 0);
+    free(own.kept);
+    free(own.before);
+}
+
+/* Two buffers where the columns allow it, and there is a next tile for the other one. */
+static uint32_t count_buffers(const tensor_products *products) {
+    return products->repeats && 2 * products->columns <= TVM_TENSOR_COLUMNS ? 2 : 1;
+}
+
+/* What is done before the roles. */
+static void write_before(roles *r, const tvm_insn *place) {
+    lowering *l = r->l;
+    const tensor_products *products = l->products.found;
+    if (products) tvm_lower_alloc_products(l, count_buffers(products), products->repeats);
+    for (uint32_t i = 0; i < l->from->insn_count; i++)
+        if (is_allocation(l, &l->from->insns[i]) || r->before[i]) tvm_lower_copy(l, &l->from->insns[i]);
+    r->full = tvm_lower_barriers(l, place, "full", l->loop.stages, false);
+    r->empty = tvm_lower_barriers(l, place, "empty", l->loop.stages, true);
+}
+
 void tvm_lower_roles(lowering *l, bool has_registers) {
     find_only_loop(l);
     roles r = {.l = l};
-    if (l->failed || !find_slice(l, NULL, &r.kept, &r.before)) {
+    if (l->failed || !find_slice(l, false, NULL, &r.kept, &r.before)) {
         free(r.kept);
         free(r.before);
         l->failed = true;
@@ -446,17 +528,16 @@ void tvm_lower_roles(lowering *l, bool has_registers) {
     const tvm_insn *place = &l->from->insns[l->loop.loop];
     uint32_t warps = l->from->warps, entry = REGISTERS / l->from->resident / (32 * (warps + 1)) / 8 * 8;
     bool changes = has_registers && warps % GROUP == 0 && entry < MOST_OF_A_THREAD;
-    l->to->warps = warps + (changes ? GROUP : 1);
-    for (uint32_t i = 0; i < l->from->insn_count; i++)
-        if (is_allocation(l, &l->from->insns[i]) || r.before[i]) tvm_lower_copy(l, &l->from->insns[i]);
-    r.full = new_barriers(l, place, "full", false);
-    r.empty = new_barriers(l, place, "empty", true);
+    l->to->warps = warps + (changes ? GROUP : 1) + (l->products.found != NULL);
+    write_before(&r, place);
     r.products = find_products(l);
-    open_role(l, place, "produce", warps, warps + 1, changes ? PRODUCER_REGISTERS : 0);
-    write_producer(&r);
-    close(l, place);
+    write_slice_role(&r, place, "produce", warps, changes ? PRODUCER_REGISTERS : 0);
+    if (l->products.found) write_multiplier(&r, place, warps + 1);
     open_role(l, place, "consume", 0, warps, changes ? consumer_registers(l->from, l->to->warps) : 0);
-    write_consumer(&r);
+    if (l->products.found)
+        write_epilogue(&r);
+    else
+        write_consumer(&r);
     close(l, place);
     free(r.kept);
     free(r.before);

@@ -1,0 +1,194 @@
+/* Products of the tensor core in a pipelined loop (plan/tensor_products.h): sums in tensor memory, which
+ * threads load where the program first reads them.
+ *
+ *     %sums = alloc-tensor [BUFFERS, 128, COLUMNS]      at the beginning of the kernel
+ *     %adds = 0                                         before the turns
+ *     mma-tensor %sums[..], A, B, accumulate %adds != 0
+ *     %adds = 1                                         at the end of a turn
+ *     commit-tensor %done[..]                           behind the turns
+ *     wait-barrier %done[..]
+ *     if %adds != 0: %c = load-tensor %sums[..]         before the first read; else it is still zeros
+ *
+ * The register tensors of the sums, and all that follow from their layouts, get those in which threads load
+ * from tensor memory: the layouts are consistently renamed. */
+#include "pipeline_build.h"
+
+#include "mma.h"
+#include "tensor_memory.h"
+
+/* ---- layouts ---- */
+
+/* What follows from a layout by reduce, and as a tensor of one dimension: 0 is the layout itself. */
+enum { FOLLOWERS = 5 };
+
+static bool follower(const tvm_layout *layout, unsigned which, tvm_layout *out) {
+    *out = *layout;
+    if (which == 0) return true;
+    unsigned dim = (which - 1) / 2;
+    if (tvm_layout_reduce(layout, dim, out, NULL) != TVM_OK) return false;
+    return which % 2 || tvm_layout_squeeze(out, dim, out, NULL) == TVM_OK;
+}
+
+static void rename_layout(lowering *l, uint32_t slot, const tensor_sums *sums) {
+    const tvm_layout *old = &l->program->layouts[l->from->slots[slot].layout];
+    tvm_layout before, after;
+    for (unsigned which = 0; which < FOLLOWERS; which++) {
+        if (!follower(&sums->before, which, &before) || !follower(&sums->layout, which, &after)) continue;
+        if (!tvm_layout_equal(&before, old)) continue;
+        uint32_t layout = tvm_ir_program_layout(l->program, &after);
+        if (layout == TVM_NONE) l->failed = true;
+        l->to->slots[slot].layout = layout;
+        return;
+    }
+}
+
+static void rename_layouts(lowering *l) {
+    const tensor_products *found = l->products.found;
+    for (uint32_t s = 0; s < l->from->slot_count && !l->failed; s++)
+        for (uint32_t i = 0; i < found->count && l->from->slots[s].kind == TVM_SLOT_REGISTER; i++)
+            rename_layout(l, s, &found->sums[i]);
+}
+
+/* ---- tensor memory ---- */
+
+static uint32_t alloc_sums(lowering *l, const tvm_insn *place, const tensor_sums *sums) {
+    const uint32_t shape[] = {l->products.buffers, TVM_TENSOR_LANES, sums->columns};
+    tvm_slot slot = {.kind = TVM_SLOT_TENSOR, .dtype = l->from->slots[sums->slot].dtype};
+    tvm_shared_layout layout;
+    if (tvm_shared_layout_row_major(3, shape, &layout, NULL) != TVM_OK) l->failed = true;
+    slot.layout = l->failed ? TVM_NONE : tvm_ir_program_shared_layout(l->program, &layout);
+    if (slot.layout == TVM_NONE) l->failed = true;
+    uint32_t index = tvm_lower_variable(l, tvm_string(l->program, l->from->slots[sums->slot].name), slot);
+    tvm_lower_insert(l, place, TVM_OP_ALLOC_TENSOR, index, NULL, 0);
+    return index;
+}
+
+void tvm_lower_alloc_products(lowering *l, uint32_t buffers, bool takes) {
+    const tensor_products *found = l->products.found;
+    const tvm_insn *place = &l->from->insns[found->loop];
+    l->products.buffers = buffers;
+    rename_layouts(l);
+    for (uint32_t i = 0; i < found->count && !l->failed; i++)
+        l->products.sums[i] = alloc_sums(l, place, &found->sums[i]);
+    l->products.done = tvm_lower_barriers(l, place, "done", buffers, false);
+    if (takes) l->products.taken = tvm_lower_barriers(l, place, "taken", buffers, true);
+}
+
+static uint32_t buffer_of(lowering *l) {
+    return l->products.buffers > 1 ? tvm_lower_value(l, l->products.buffer)
+                                   : tvm_lower_constant(l, TVM_I(32), 0);
+}
+
+void tvm_lower_first_buffer(lowering *l, const tvm_insn *place) {
+    if (l->products.buffers == 1) return;
+    l->products.buffer = tvm_lower_scalar(l, "buffer", TVM_I(32));
+    tvm_lower_let(l, place, l->products.buffer, tvm_lower_constant(l, TVM_I(32), 0));
+}
+
+void tvm_lower_next_buffer(lowering *l, const tvm_insn *place) {
+    if (l->products.buffers == 1) return;
+    uint32_t one = tvm_lower_constant(l, TVM_I(32), 1);
+    tvm_lower_let(l, place, l->products.buffer,
+                  tvm_lower_binary(l, TVM_EXPR_SUB, TVM_I(32), one, buffer_of(l)));
+}
+
+void tvm_lower_buffer_barrier(lowering *l, const tvm_insn *place, tvm_opcode op, uint32_t barriers) {
+    tvm_lower_barrier(l, place, op, barriers, buffer_of(l), 0);
+}
+
+/* ---- products ---- */
+
+static void set_adds(lowering *l, const tvm_insn *place, uint32_t expr) {
+    tvm_lower_let(l, place, l->products.adds, expr);
+}
+
+void tvm_lower_begin_products(lowering *l, const tvm_insn *place) {
+    l->products.adds = tvm_lower_scalar(l, "adds", TVM_I(32));
+    set_adds(l, place, tvm_lower_constant(l, TVM_I(32), 0));
+}
+
+void tvm_lower_turn_products(lowering *l, const tvm_insn *place) {
+    set_adds(l, place, tvm_lower_constant(l, TVM_I(32), 1));
+}
+
+static uint32_t adds(lowering *l) {
+    return tvm_lower_binary(l, TVM_EXPR_NE, TVM_BOOL, tvm_lower_value(l, l->products.adds),
+                            tvm_lower_constant(l, TVM_I(32), 0));
+}
+
+/* The buffer's matrix of the sums. */
+static uint32_t name_sums(lowering *l, uint32_t slot, tvm_operand *operands) {
+    uint32_t zero = tvm_lower_constant(l, TVM_I(32), 0), i = 0;
+    while (l->products.found->sums[i].slot != slot) i++;
+    operands[0] = (tvm_operand){TVM_OPERAND_SLOT, l->products.sums[i]};
+    operands[1] = (tvm_operand){TVM_OPERAND_EXPR, buffer_of(l)};
+    operands[2] = operands[3] = (tvm_operand){TVM_OPERAND_EXPR, zero};
+    return 4;
+}
+
+static uint32_t name_tile(lowering *l, const tvm_mma_source *source, tvm_operand *operands) {
+    unsigned rank = tvm_slot_rank(l->program, &l->from->slots[source->slot]);
+    uint32_t count = 0;
+    operands[count++] = source->tensor[0];
+    if (tvm_pipeline_fills(&l->loop, source->slot))
+        operands[count++] = (tvm_operand){TVM_OPERAND_EXPR, l->tile};
+    for (unsigned d = 1; d <= rank; d++)
+        operands[count++] = (tvm_operand){TVM_OPERAND_EXPR, tvm_lower_expr(l, source->tensor[d].value)};
+    return count;
+}
+
+/* Is it the turn's first to have its sums? */
+static bool is_first(const lowering *l, uint32_t at) {
+    const tvm_insn *insns = l->from->insns;
+    for (uint32_t i = l->loop.loop + 1; i < at; i++)
+        if (insns[i].op == TVM_OP_MMA && insns[i].result == insns[at].result) return false;
+    return true;
+}
+
+void tvm_lower_product(lowering *l, uint32_t at) {
+    const tvm_insn *insn = &l->from->insns[at];
+    tvm_operand operands[TVM_INSN_OPERANDS + 2 * TVM_MAX_RANK];
+    const tvm_operand none = {TVM_OPERAND_NONE, 0}, flag = {TVM_OPERAND_CONST, 1};
+    tvm_mma mma;
+    tvm_mma_read(l->program, l->from, tvm_operands(l->from, insn), insn->count, &mma);
+    uint32_t count = name_sums(l, insn->result, operands);
+    count += name_tile(l, &mma.a, operands + count);
+    count += name_tile(l, &mma.b, operands + count);
+    operands[count++] = is_first(l, at) ? (tvm_operand){TVM_OPERAND_EXPR, adds(l)} : none;
+    operands[count++] = mma.a.is_transposed ? flag : none;
+    operands[count++] = mma.b.is_transposed ? flag : none;
+    operands[count++] = (tvm_operand){TVM_OPERAND_CONST, mma.k};
+    tvm_lower_insert(l, insn, TVM_OP_MMA_TENSOR, TVM_NONE, operands, count);
+}
+
+/* ---- sums in registers ---- */
+
+void tvm_lower_await_products(lowering *l, const tvm_insn *place) {
+    const tvm_operand *bounds = tvm_operands(l->from, place);
+    uint32_t any = tvm_lower_binary(l, TVM_EXPR_LT, TVM_BOOL, bounds[0].value, bounds[1].value);
+    l->products.adds = tvm_lower_scalar(l, "adds", TVM_I(32));
+    set_adds(l, place,
+                       tvm_lower_node(l, (tvm_expr){.op = TVM_EXPR_SELECT,
+                                                    .type = TVM_I(32),
+                                                    .a = any,
+                                                    .b = tvm_lower_constant(l, TVM_I(32), 1),
+                                                    .c = tvm_lower_constant(l, TVM_I(32), 0)}));
+    tvm_lower_buffer_barrier(l, place, TVM_OP_WAIT_BARRIER, l->products.done);
+}
+
+bool tvm_lower_load_products(lowering *l, uint32_t at) {
+    const tensor_products *found = l->products.found;
+    const tvm_insn *place = &l->from->insns[at];
+    bool loads = false, more = false;
+    for (uint32_t i = 0; found && i < found->count; i++) {
+        tvm_operand operands[4];
+        more = more || found->sums[i].read > at;
+        if (found->sums[i].read != at) continue;
+        loads = true;
+        tvm_lower_insert(l, place, TVM_OP_IF, TVM_NONE, &(tvm_operand){TVM_OPERAND_EXPR, adds(l)}, 1);
+        uint32_t count = name_sums(l, found->sums[i].slot, operands);
+        tvm_lower_insert(l, place, TVM_OP_LOAD_TENSOR, found->sums[i].slot, operands, count);
+        tvm_lower_insert(l, place, TVM_OP_END, TVM_NONE, NULL, 0);
+    }
+    return loads && !more;
+}
