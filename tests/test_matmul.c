@@ -125,6 +125,10 @@ START_TEST(each_variant_multiplies) {
             const char *plain = kernels[FIRST_PLAIN + _i % (FIRST_WIDE - FIRST_PLAIN)];
             kit_execute(&k, o.c, program, plain, _i & 1 ? "sm_89" : "sm_80");
             compare(&o, f, size, wanted, plain);
+            /* 128 rows, by the tensor core of tcgen05 */
+            plain = kernels[FIRST_PLAIN + 1 + _i % (FIRST_WIDE - FIRST_PLAIN - 1)];
+            kit_execute(&k, o.c, program, plain, "sm_100a");
+            compare(&o, f, size, wanted, "tcgen05");
         }
         free(wanted);
     }

@@ -83,8 +83,12 @@ void tvm_lower_turn_products(lowering *l, const tvm_insn *place);
 void tvm_lower_product(lowering *l, uint32_t at);
 /* Where the loop, the place, stood, in a role that does not run it: the sums of its turns are done. */
 void tvm_lower_await_products(lowering *l, const tvm_insn *place);
-/* Loads the sums that the instruction of l->from is the first to read. True: these were the last ones. */
-bool tvm_lower_load_products(lowering *l, uint32_t at);
+/* Loads the sums that the instruction of l->from is the first to read, or takes a slice of. */
+typedef struct product_load {
+    bool is_last; /* there are no more of them */
+    bool is_read; /* the instruction has been done with that */
+} product_load;
+product_load tvm_lower_load_products(lowering *l, uint32_t at);
 
 /* ---- forms ---- */
 

@@ -21,7 +21,7 @@ static void write_groups(lowering *l) {
     if (l->products.found) tvm_lower_alloc_products(l, 1, false);
     for (uint32_t i = 0; i < l->from->insn_count && !l->failed; i++) {
         const tvm_insn *insn = &l->from->insns[i];
-        tvm_lower_load_products(l, i);
+        if (tvm_lower_load_products(l, i).is_read) continue;
         if (tvm_pipeline_stages(l->from, insn)) {
             tvm_lower_groups(l, i);
             i = insn->match;

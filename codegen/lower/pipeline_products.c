@@ -29,11 +29,11 @@ static bool follower(const tvm_layout *layout, unsigned which, tvm_layout *out) 
     return which % 2 || tvm_layout_squeeze(out, dim, out, NULL) == TVM_OK;
 }
 
-static void rename_layout(lowering *l, uint32_t slot, const tensor_sums *sums) {
+static void rename_layout(lowering *l, uint32_t slot, const tensor_read *read) {
     const tvm_layout *old = &l->program->layouts[l->from->slots[slot].layout];
     tvm_layout before, after;
     for (unsigned which = 0; which < FOLLOWERS; which++) {
-        if (!follower(&sums->before, which, &before) || !follower(&sums->layout, which, &after)) continue;
+        if (!follower(&read->before, which, &before) || !follower(&read->layout, which, &after)) continue;
         if (!tvm_layout_equal(&before, old)) continue;
         uint32_t layout = tvm_ir_program_layout(l->program, &after);
         if (layout == TVM_NONE) l->failed = true;
@@ -45,8 +45,8 @@ static void rename_layout(lowering *l, uint32_t slot, const tensor_sums *sums) {
 static void rename_layouts(lowering *l) {
     const tensor_products *found = l->products.found;
     for (uint32_t s = 0; s < l->from->slot_count && !l->failed; s++)
-        for (uint32_t i = 0; i < found->count && l->from->slots[s].kind == TVM_SLOT_REGISTER; i++)
-            rename_layout(l, s, &found->sums[i]);
+        for (uint32_t i = 0; i < found->read_count && l->from->slots[s].kind == TVM_SLOT_REGISTER; i++)
+            rename_layout(l, s, &found->reads[i]);
 }
 
 /* ---- tensor memory ---- */
@@ -116,14 +116,19 @@ static uint32_t adds(lowering *l) {
                             tvm_lower_constant(l, TVM_I(32), 0));
 }
 
-/* The buffer's matrix of the sums. */
-static uint32_t name_sums(lowering *l, uint32_t slot, tvm_operand *operands) {
-    uint32_t zero = tvm_lower_constant(l, TVM_I(32), 0), i = 0;
-    while (l->products.found->sums[i].slot != slot) i++;
-    operands[0] = (tvm_operand){TVM_OPERAND_SLOT, l->products.sums[i]};
+/* The buffer's matrix of the sums, from a column on. */
+static uint32_t name_sums(lowering *l, uint32_t sums, uint32_t column, tvm_operand *operands) {
+    operands[0] = (tvm_operand){TVM_OPERAND_SLOT, l->products.sums[sums]};
     operands[1] = (tvm_operand){TVM_OPERAND_EXPR, buffer_of(l)};
-    operands[2] = operands[3] = (tvm_operand){TVM_OPERAND_EXPR, zero};
+    operands[2] = (tvm_operand){TVM_OPERAND_EXPR, tvm_lower_constant(l, TVM_I(32), 0)};
+    operands[3] = (tvm_operand){TVM_OPERAND_EXPR, tvm_lower_constant(l, TVM_I(32), column)};
     return 4;
+}
+
+static uint32_t sums_of(const lowering *l, uint32_t slot) {
+    uint32_t i = 0;
+    while (l->products.found->sums[i].slot != slot) i++;
+    return i;
 }
 
 static uint32_t name_tile(lowering *l, const tvm_mma_source *source, tvm_operand *operands) {
@@ -151,7 +156,7 @@ void tvm_lower_product(lowering *l, uint32_t at) {
     const tvm_operand none = {TVM_OPERAND_NONE, 0}, flag = {TVM_OPERAND_CONST, 1};
     tvm_mma mma;
     tvm_mma_read(l->program, l->from, tvm_operands(l->from, insn), insn->count, &mma);
-    uint32_t count = name_sums(l, insn->result, operands);
+    uint32_t count = name_sums(l, sums_of(l, insn->result), 0, operands);
     count += name_tile(l, &mma.a, operands + count);
     count += name_tile(l, &mma.b, operands + count);
     operands[count++] = is_first(l, at) ? (tvm_operand){TVM_OPERAND_EXPR, adds(l)} : none;
@@ -176,19 +181,29 @@ void tvm_lower_await_products(lowering *l, const tvm_insn *place) {
     tvm_lower_buffer_barrier(l, place, TVM_OP_WAIT_BARRIER, l->products.done);
 }
 
-bool tvm_lower_load_products(lowering *l, uint32_t at) {
+static void load_read(lowering *l, const tensor_read *read) {
+    const tvm_insn *place = &l->from->insns[read->at];
+    const tvm_insn *made = &l->from->insns[l->products.found->sums[read->sums].made];
+    tvm_operand operands[4];
+    if (read->is_slice)
+        tvm_lower_insert(l, place, TVM_OP_ALLOC_REGISTER, read->slot, tvm_operands(l->from, made), made->count);
+    tvm_lower_insert(l, place, TVM_OP_IF, TVM_NONE, &(tvm_operand){TVM_OPERAND_EXPR, adds(l)}, 1);
+    uint32_t count = name_sums(l, read->sums, read->column, operands);
+    tvm_lower_insert(l, place, TVM_OP_LOAD_TENSOR, read->slot, operands, count);
+    tvm_lower_insert(l, place, TVM_OP_END, TVM_NONE, NULL, 0);
+}
+
+product_load tvm_lower_load_products(lowering *l, uint32_t at) {
     const tensor_products *found = l->products.found;
-    const tvm_insn *place = &l->from->insns[at];
+    product_load load = {false, false};
     bool loads = false, more = false;
-    for (uint32_t i = 0; found && i < found->count; i++) {
-        tvm_operand operands[4];
-        more = more || found->sums[i].read > at;
-        if (found->sums[i].read != at) continue;
+    for (uint32_t i = 0; found && i < found->read_count; i++) {
+        more = more || found->reads[i].at > at;
+        if (found->reads[i].at != at) continue;
         loads = true;
-        tvm_lower_insert(l, place, TVM_OP_IF, TVM_NONE, &(tvm_operand){TVM_OPERAND_EXPR, adds(l)}, 1);
-        uint32_t count = name_sums(l, found->sums[i].slot, operands);
-        tvm_lower_insert(l, place, TVM_OP_LOAD_TENSOR, found->sums[i].slot, operands, count);
-        tvm_lower_insert(l, place, TVM_OP_END, TVM_NONE, NULL, 0);
+        load.is_read = found->reads[i].is_slice;
+        load_read(l, &found->reads[i]);
     }
-    return loads && !more;
+    load.is_last = loads && !more;
+    return load;
 }

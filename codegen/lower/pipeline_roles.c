@@ -431,14 +431,15 @@ static void write_epilogue(const roles *r) {
     tvm_lower_first_buffer(l, loop);
     for (uint32_t i = 0; i < l->from->insn_count; i++) {
         const tvm_insn *insn = &l->from->insns[i];
-        if (tvm_lower_load_products(l, i) && l->products.found->repeats) {
+        const product_load load = tvm_lower_load_products(l, i);
+        if (load.is_last && l->products.found->repeats) {
             tvm_lower_buffer_barrier(l, insn, TVM_OP_ARRIVE_BARRIER, l->products.taken);
             tvm_lower_next_buffer(l, insn);
         }
         if (i == l->loop.loop) {
             tvm_lower_await_products(l, insn);
             i = l->loop.end;
-        } else if (!is_allocation(l, insn) && !r->before[i]) {
+        } else if (!load.is_read && !is_allocation(l, insn) && !r->before[i]) {
             tvm_lower_copy(l, insn);
         }
     }

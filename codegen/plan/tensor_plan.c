@@ -5,7 +5,8 @@
  * what the tensor core does there, are ordered among threads only if tcgen05.fence::before_thread_sync stands
  * before what orders the threads, and tcgen05.fence::after_thread_sync behind it. So in the code of a team
  * that touches tensor memory, and in the block's own where the kernel has any, each sync and arrival has the
- * one before it and each sync and wait the other behind it. A commit-tensor has the first in itself. */
+ * one before it and each sync and wait the other behind it; in the code of other teams a wait for what a
+ * commit-tensor arrives at, which then fill what a product has read. A commit-tensor has the first in itself. */
 #include "tensor_plan.h"
 
 #include <stdlib.h>
@@ -96,13 +97,34 @@ static uint8_t fences_of(const tvm_insn *insn) {
     return (uint8_t)((meets ? TENSOR_FENCE_BEFORE : 0) | (meets || waits ? TENSOR_FENCE_AFTER : 0));
 }
 
+/* The mbarriers at which a commit-tensor arrives, by slot. */
+static void find_committed(const kernel_state *k, bool committed[TVM_MAX_SLOTS]) {
+    for (uint32_t i = 0; i < k->kernel->insn_count; i++) {
+        const tvm_insn *insn = &k->kernel->insns[i];
+        if (insn->op == TVM_OP_COMMIT_TENSOR) committed[tvm_operands(k->kernel, insn)[0].value] = true;
+    }
+}
+
+/* Of a role that touches no tensor memory: it may fill what a product has read. */
+static void find_fences_of_others(kernel_state *k, uint32_t first, uint32_t end, const bool *committed) {
+    for (uint32_t i = first; i < end; i++) {
+        const tvm_insn *insn = &k->kernel->insns[i];
+        if (insn->op == TVM_OP_WAIT_BARRIER && committed[tvm_operands(k->kernel, insn)[0].value])
+            k->tensor.fences[i] = TENSOR_FENCE_AFTER;
+    }
+}
+
 static void find_fences(kernel_state *k) {
+    bool committed[TVM_MAX_SLOTS] = {false};
+    find_committed(k, committed);
     for (uint32_t i = 0; i < k->kernel->insn_count; i++) {
         const tvm_insn *insn = &k->kernel->insns[i];
         if (tvm_insn_class(insn) == TVM_CLASS_SECTION) {
             const tvm_role role = tvm_role_of(k->kernel, insn);
             find_workers(k, i + 1, insn->match, &role);
-            if (!touches(k, i + 1, insn->match)) i = insn->match;
+            if (touches(k, i + 1, insn->match)) continue;
+            find_fences_of_others(k, i + 1, insn->match, committed);
+            i = insn->match;
         } else {
             k->tensor.fences[i] = fences_of(insn);
         }

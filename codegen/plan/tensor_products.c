@@ -162,20 +162,18 @@ static bool check_product(finder *f, uint32_t at) {
 
 /* Each warpgroup its part of the columns, in the fragments of mma, so that what follows from the layout that
  * the sums had is much the same. */
-static bool find_layout(const finder *f, tensor_sums *sums) {
-    const uint32_t groups = f->k.kernel->warps / GROUP, of_group = sums->columns / FRAGMENT / groups;
+static bool find_layout(const finder *f, uint32_t columns, tvm_layout *out) {
+    const uint32_t groups = f->k.kernel->warps / GROUP, of_group = columns / FRAGMENT / groups;
     const uint32_t beside[] = {1, groups}, lanes[] = {GROUP, 1}, own[] = {2, of_group};
     static const char atom[] = "mma.m16n8k16.C";
-    tvm_layout outer, rows, local, fragment, *out = &sums->layout;
-    if (sums->columns % (FRAGMENT * groups)) return refuse(f, "columns do not part among the warpgroups by 8");
-    return (tvm_layout_spatial(2, beside, &outer, NULL) == TVM_OK &&
-            tvm_layout_spatial(2, lanes, &rows, NULL) == TVM_OK &&
-            tvm_layout_local(2, own, &local, NULL) == TVM_OK &&
-            tvm_layout_atom(atom, sizeof atom - 1, &fragment, NULL) == TVM_OK &&
-            tvm_layout_compose(&local, &fragment, out, NULL) == TVM_OK &&
-            tvm_layout_compose(&rows, out, out, NULL) == TVM_OK &&
-            tvm_layout_compose(&outer, out, out, NULL) == TVM_OK) ||
-           refuse(f, "threads cannot load the sums");
+    tvm_layout outer, rows, fragment;
+    return columns % (FRAGMENT * groups) == 0 && tvm_layout_spatial(2, beside, &outer, NULL) == TVM_OK &&
+           tvm_layout_spatial(2, lanes, &rows, NULL) == TVM_OK &&
+           tvm_layout_local(2, own, out, NULL) == TVM_OK &&
+           tvm_layout_atom(atom, sizeof atom - 1, &fragment, NULL) == TVM_OK &&
+           tvm_layout_compose(out, &fragment, out, NULL) == TVM_OK &&
+           tvm_layout_compose(&rows, out, out, NULL) == TVM_OK &&
+           tvm_layout_compose(&outer, out, out, NULL) == TVM_OK;
 }
 
 /* Is it an alloc-register of zeros, where the loop stands, before it? */
@@ -197,25 +195,63 @@ static bool names_slot(const finder *f, const tvm_insn *insn, uint32_t slot) {
     return false;
 }
 
-/* Where they are read: behind the loop, before what is around both ends. */
-static bool find_ends(const finder *f, tensor_sums *sums) {
-    uint32_t around = f->outer[f->loop.loop], made = 0;
-    uint32_t end = around == TVM_NONE ? f->k.kernel->insn_count : insn_at(f, around)->match;
-    sums->read = TVM_NONE;
-    for (uint32_t i = 0; i < f->k.kernel->insn_count; i++) {
-        if (is_inside(f, i)) continue;
-        if (names_slot(f, insn_at(f, i), sums->slot)) {
-            if (i < f->loop.end || i > end) return refuse(f, "sums are read before the loop, or elsewhere");
-            uint32_t at = i;
-            while (f->outer[at] != around) at = f->outer[at];
-            if (at < sums->read) sums->read = at;
-        }
-        if (insn_at(f, i)->result != sums->slot) continue;
-        if (i > f->loop.end && sums->read != TVM_NONE && i >= sums->read) continue; /* it has been loaded */
-        if (!makes_zeros(f, i) || made++) return refuse(f, "sums begin with other than zeros, made before the loop");
-    }
-    if (!made || sums->read == TVM_NONE) return refuse(f, "sums are not read where the loop stands");
+static tensor_read *add_read(const finder *f, uint32_t slot, uint32_t at, uint32_t columns) {
+    tensor_products *out = f->out;
+    if (out->read_count == TVM_PRODUCTS_READS) return NULL;
+    tensor_read *read = &out->reads[out->read_count++];
+    *read = (tensor_read){.sums = out->count - 1, .at = at, .slot = slot, .columns = columns};
+    read->before = *tvm_slot_layout(&f->k, slot);
+    return find_layout(f, columns, &read->layout) ? read : NULL;
+}
+
+/* Adds what a slice takes: all rows of some columns. */
+static bool add_slice(const finder *f, uint32_t at) {
+    const tvm_insn *insn = insn_at(f, at);
+    const tvm_operand *offset = tvm_operands(f->k.kernel, insn) + 1, *extent = offset + 1 + offset->value;
+    if (insn->op != TVM_OP_SLICE || f->outer[at] != f->outer[f->loop.loop] || offset[1].value != 0 ||
+        extent[1].value != TVM_TENSOR_LANES)
+        return false;
+    tensor_read *read = add_read(f, insn->result, at, extent[2].value);
+    if (!read) return false;
+    read->is_slice = true;
+    read->column = offset[2].value;
     return true;
+}
+
+/* The reads of the sums, all behind the loop, and before the end of what is around both. */
+static bool find_reads(const finder *f, const tensor_sums *sums) {
+    uint32_t around = f->outer[f->loop.loop], before = f->out->read_count, first = TVM_NONE;
+    uint32_t end = around == TVM_NONE ? f->k.kernel->insn_count : insn_at(f, around)->match;
+    bool slices = true;
+    for (uint32_t i = 0; i < f->k.kernel->insn_count; i++) {
+        if (is_inside(f, i) || !names_slot(f, insn_at(f, i), sums->slot)) continue;
+        if (i < f->loop.end || i > end) return refuse(f, "sums are read before the loop, or elsewhere");
+        uint32_t at = i;
+        while (f->outer[at] != around) at = f->outer[at];
+        if (at < first) first = at;
+        slices = slices && add_slice(f, i);
+    }
+    if (first == TVM_NONE) return refuse(f, "sums are not read");
+    if (slices) return true;
+    f->out->read_count = before;
+    return add_read(f, sums->slot, first, sums->columns) ||
+           refuse(f, "columns do not part among the warpgroups by 8");
+}
+
+/* What assigns the sums: the alloc-register, the products, and, once they have been read, anything. */
+static bool find_made(const finder *f, tensor_sums *sums) {
+    uint32_t first = TVM_NONE, made = 0;
+    for (uint32_t r = 0; r < f->out->read_count; r++)
+        if (f->out->reads[r].sums == f->out->count - 1 && f->out->reads[r].at < first)
+            first = f->out->reads[r].at;
+    for (uint32_t i = 0; i < f->k.kernel->insn_count; i++) {
+        if (is_inside(f, i) || insn_at(f, i)->result != sums->slot) continue;
+        if (i > f->loop.end && i >= first && !f->out->reads[f->out->read_count - 1].is_slice) continue;
+        if (!makes_zeros(f, i) || made++)
+            return refuse(f, "sums begin with other than zeros, made before the loop");
+        sums->made = i;
+    }
+    return made > 0 || refuse(f, "sums are not made where the loop stands");
 }
 
 static bool add_sums(finder *f, const tvm_mma *mma) {
@@ -225,10 +261,9 @@ static bool add_sums(finder *f, const tvm_mma *mma) {
     if (out->count == TVM_PRODUCTS_SUMS) return refuse(f, "more than 8 tensors of sums");
     tensor_sums *sums = &out->sums[out->count++];
     *sums = (tensor_sums){.slot = mma->c, .columns = mma->n};
-    sums->before = *tvm_slot_layout(&f->k, mma->c);
     out->columns += (mma->n + FRAGMENT - 1) / FRAGMENT * FRAGMENT;
     if (out->columns > TVM_TENSOR_COLUMNS) return refuse(f, "sums of more than 512 columns");
-    return find_layout(f, sums) && find_ends(f, sums);
+    return find_reads(f, sums) && find_made(f, sums);
 }
 
 static bool find_products(finder *f) {

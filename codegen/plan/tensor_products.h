@@ -9,22 +9,31 @@
 
 #include "kernel_state.h"
 
-enum { TVM_PRODUCTS_SUMS = 8 };
+enum { TVM_PRODUCTS_SUMS = 8, TVM_PRODUCTS_READS = 32 };
 
 /* A register tensor that products of the loop add to, which is zero before it. */
 typedef struct tensor_sums {
-    uint32_t slot;
-    uint32_t columns;  /* of the matrix, of 32 bits each */
-    uint32_t read;     /* the instruction, of those that stand where the loop does, that first reads them */
-    tvm_layout before; /* of the slot, */
-    tvm_layout layout; /* and as threads load it from tensor memory */
+    uint32_t slot, columns; /* of 32 bits each */
+    uint32_t made;          /* its alloc-register */
 } tensor_sums;
+
+/* What threads load of sums: all of them, before the instruction that first reads them; or, where nothing but
+ * slices reads them, what each slice takes, in its place. */
+typedef struct tensor_read {
+    uint32_t sums; /* which */
+    uint32_t at;   /* the instruction, of those that stand where the loop does */
+    bool is_slice;
+    uint32_t slot, column, columns; /* of the register tensor; of the sums, from the first column on */
+    tvm_layout before, layout;      /* as the program has it, and as it comes from tensor memory */
+} tensor_read;
 
 typedef struct tensor_products {
     uint32_t loop, end; /* the pipelined one's FOR and END */
     bool repeats;       /* it stands in another loop */
     uint32_t count;
     tensor_sums sums[TVM_PRODUCTS_SUMS];
+    uint32_t read_count;
+    tensor_read reads[TVM_PRODUCTS_READS];
     uint32_t columns; /* of all sums */
 } tensor_products;
 
