@@ -32,10 +32,11 @@ static const form forms[] = {
     {"T=f32 BIAS=true RESIDUAL=true", "f32", "f32", "f32", -1, 1e-4, false, true, true, NONE},
 };
 enum { FORMS = sizeof forms / sizeof *forms };
-static const char *const kernels[] = {"matmul",         "matmul_plain",   "matmul_plain64", "matmul_plain128",
-                                      "matmul_wide",    "matmul_wide224", "matmul_wide192", "matmul_wide160",
-                                      "matmul_wide128", "matmul_wide96",  "matmul_wide64",  "matmul_low"};
-enum { KERNELS = sizeof kernels / sizeof *kernels, FIRST_PLAIN = 1, FIRST_WIDE = 4 };
+static const char *const kernels[] = {
+    "matmul",         "matmul_plain",   "matmul_plain64",   "matmul_plain128",  "matmul_wide",
+    "matmul_wide224", "matmul_wide192", "matmul_wide160",   "matmul_wide128",   "matmul_wide96",
+    "matmul_wide64",  "matmul_low",     "matmul_tensor256", "matmul_tensor128", "matmul_tensor64"};
+enum { KERNELS = sizeof kernels / sizeof *kernels, FIRST_PLAIN = 1, FIRST_WIDE = 4, FIRST_TENSOR = 12 };
 static const size_t sizes[][3] = {{1, 8, 16}, {130, 264, 80}, {257, 72, 208}};
 enum { SIZES = sizeof sizes / sizeof *sizes };
 
@@ -119,16 +120,15 @@ START_TEST(each_variant_multiplies) {
         }
         if (s == 1) {
             /* each type with another one of them */
-            const char *wide = kernels[FIRST_WIDE + _i % (KERNELS - FIRST_WIDE)];
+            const char *wide = kernels[FIRST_WIDE + _i % (FIRST_TENSOR - FIRST_WIDE)];
             kit_execute(&k, o.c, program, wide, "sm_90a");
             compare(&o, f, size, wanted, wide);
             const char *plain = kernels[FIRST_PLAIN + _i % (FIRST_WIDE - FIRST_PLAIN)];
             kit_execute(&k, o.c, program, plain, _i & 1 ? "sm_89" : "sm_80");
             compare(&o, f, size, wanted, plain);
-            /* 128 rows, by the tensor core of tcgen05 */
-            plain = kernels[FIRST_PLAIN + 1 + _i % (FIRST_WIDE - FIRST_PLAIN - 1)];
-            kit_execute(&k, o.c, program, plain, "sm_100a");
-            compare(&o, f, size, wanted, "tcgen05");
+            const char *tensor = kernels[FIRST_TENSOR + _i % (KERNELS - FIRST_TENSOR)];
+            kit_execute(&k, o.c, program, tensor, "sm_100a");
+            compare(&o, f, size, wanted, tensor);
         }
         free(wanted);
     }
@@ -167,6 +167,7 @@ START_TEST(the_width_of_a_tile_fills_the_device) {
         {64, 8192, 8192, 132, 90, "matmul_low"},       {64, 8192, 8192, 132, 80, "matmul_plain"},
         {128, 8192, 8192, 132, 80, "matmul_plain64"},  {4096, 4096, 4096, 108, 80, "matmul_plain128"},
         {256, 4096, 4096, 16, 90, "matmul_wide"},      {0, 8, 16, 132, 90, "matmul_wide"},
+        {8192, 8192, 4096, 148, 100, "matmul_tensor256"}, {1, 8192, 8192, 148, 100, "matmul_tensor64"},
     };
     char path[5000];
     size_t size = 0;
@@ -202,7 +203,8 @@ static const struct {
 } compiled[] = {
     {"sm_90a", 1}, {"sm_90a", 5},  {"sm_90a", 7},  {"sm_90a", 10}, {"sm_80", 1},
     {"sm_80", 3},  {"sm_80", 5},   {"sm_80", 7},   {"sm_80", 10},  {"sm_89", 5},
-    {"sm_89", 3},  {"sm_100a", 7}, {"sm_100a", 3}, {"sm_120a", 5}, {"sm_120a", 3},
+    {"sm_89", 3},  {"sm_100a", 7}, {"sm_100a", 3}, {"sm_100a", 4}, {"sm_103a", 1},
+    {"sm_120a", 5}, {"sm_120a", 3},
 };
 enum { COMPILED = sizeof compiled / sizeof *compiled };
 

@@ -24,7 +24,7 @@ static const kind kinds[] = {{"f16", "f16", "f32", "", 2, true},
                              {"f32", "f32", "f32", ", tf32", 4, false},
                              {"f8_e4m3", "f8_e5m2", "f32", "", 1, false},
                              {"i8", "u8", "i32", "", 1, false}};
-enum { KINDS = sizeof kinds / sizeof *kinds, LINES = 128, TILES = 3 };
+enum { KINDS = sizeof kinds / sizeof *kinds, LINES = 128, TILES = 3, MOST_BYTES = 128 << 10 };
 
 typedef struct maker {
     uint64_t state;
@@ -128,6 +128,7 @@ static char *make_text(maker *m) {
     if (!m->turn_b) m->columns = 32U << below(m, 3); /* whole swizzled blocks */
     m->stages = 1 + below(m, 4);
     m->sums = 1 + one_in(m, 4);
+    while ((LINES + m->sums * m->columns) * m->step * m->kind->bytes * m->stages > MOST_BYTES) m->stages--;
     m->stays = one_in(m, 2);
     m->by_threads = one_in(m, 3);
     m->tiles = below(m, TILES + 1);
