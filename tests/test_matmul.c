@@ -160,13 +160,13 @@ START_TEST(the_width_of_a_tile_fills_the_device) {
         unsigned multiprocessors, target;
         const char *kernel;
     } choices[] = {
-        {4096, 4096, 4096, 132, 90, "matmul_wide"},    {512, 8192, 8192, 132, 90, "matmul_wide"},
-        {512, 28672, 4096, 132, 90, "matmul_wide224"}, {512, 6144, 4096, 132, 90, "matmul_wide192"},
-        {512, 5120, 5120, 132, 90, "matmul_wide160"},  {512, 4096, 4096, 132, 90, "matmul_wide128"},
-        {256, 6144, 4096, 132, 90, "matmul_wide96"},   {128, 8192, 8192, 132, 90, "matmul_wide64"},
-        {64, 8192, 8192, 132, 90, "matmul_low"},       {64, 8192, 8192, 132, 80, "matmul_plain"},
-        {128, 8192, 8192, 132, 80, "matmul_plain64"},  {4096, 4096, 4096, 108, 80, "matmul_plain128"},
-        {256, 4096, 4096, 16, 90, "matmul_wide"},      {0, 8, 16, 132, 90, "matmul_wide"},
+        {4096, 4096, 4096, 132, 90, "matmul_wide"},       {512, 8192, 8192, 132, 90, "matmul_wide"},
+        {512, 28672, 4096, 132, 90, "matmul_wide224"},    {512, 6144, 4096, 132, 90, "matmul_wide192"},
+        {512, 5120, 5120, 132, 90, "matmul_wide160"},     {512, 4096, 4096, 132, 90, "matmul_wide128"},
+        {256, 6144, 4096, 132, 90, "matmul_wide96"},      {128, 8192, 8192, 132, 90, "matmul_wide64"},
+        {64, 8192, 8192, 132, 90, "matmul_low"},          {64, 8192, 8192, 132, 80, "matmul_plain"},
+        {128, 8192, 8192, 132, 80, "matmul_plain64"},     {4096, 4096, 4096, 108, 80, "matmul_plain128"},
+        {256, 4096, 4096, 16, 90, "matmul_wide"},         {0, 8, 16, 132, 90, "matmul_wide"},
         {8192, 8192, 4096, 148, 100, "matmul_tensor256"}, {1, 8192, 8192, 148, 100, "matmul_tensor64"},
     };
     char path[5000];
@@ -201,10 +201,9 @@ static const struct {
     const char *target;
     unsigned form;
 } compiled[] = {
-    {"sm_90a", 1}, {"sm_90a", 5},  {"sm_90a", 7},  {"sm_90a", 10}, {"sm_80", 1},
-    {"sm_80", 3},  {"sm_80", 5},   {"sm_80", 7},   {"sm_80", 10},  {"sm_89", 5},
-    {"sm_89", 3},  {"sm_100a", 7}, {"sm_100a", 3}, {"sm_100a", 4}, {"sm_103a", 1},
-    {"sm_120a", 5}, {"sm_120a", 3},
+    {"sm_90a", 1},  {"sm_90a", 5},  {"sm_90a", 7},  {"sm_90a", 10}, {"sm_80", 1},   {"sm_80", 3},
+    {"sm_80", 5},   {"sm_80", 7},   {"sm_80", 10},  {"sm_89", 5},   {"sm_89", 3},   {"sm_100a", 7},
+    {"sm_100a", 3}, {"sm_100a", 4}, {"sm_103a", 1}, {"sm_120a", 5}, {"sm_120a", 3},
 };
 enum { COMPILED = sizeof compiled / sizeof *compiled };
 

@@ -62,9 +62,9 @@ typedef struct emitter {
     bool stores_far;          /* threads store to the shared memory of other blocks of the cluster */
     reg tensor_base; /* the address of the kernel's columns of tensor memory; name[0] == 0: not yet */
     tvm_module *module;
-    tvm_kernel_code *code;  /* this kernel's; its ABI is filled as the code is made */
+    tvm_kernel_code *code; /* this kernel's; its ABI is filled as the code is made */
     left_alone left;
-    bool *explained;        /* by instruction: copies of an unrolled loop's body are explained once */
+    bool *explained; /* by instruction: copies of an unrolled loop's body are explained once */
     size_t selection_capacity;
     tvm_text prologue; /* thread-dependent values computed once, at kernel entry */
     tvm_text body;

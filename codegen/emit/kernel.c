@@ -208,8 +208,8 @@ static void free_emitter(emitter *e) {
     free(e->explained);
 }
 
-tvm_status tvm_emit_kernel(const tvm_ir_program *program, uint32_t kernel, left_alone left, tvm_module *module,
-                           module_text *out, tvm_diags *diags) {
+tvm_status tvm_emit_kernel(const tvm_ir_program *program, uint32_t kernel, left_alone left,
+                           tvm_module *module, module_text *out, tvm_diags *diags) {
     kernel_state k = {.program = program,
                       .kernel = &program->kernels[kernel],
                       .target = module->target,

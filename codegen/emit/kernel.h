@@ -7,8 +7,8 @@
 
 /* Translates a kernel of the program, which has no pipelined loops: appends its text, and fills its row of
  * module->kernels. */
-tvm_status tvm_emit_kernel(const tvm_ir_program *program, uint32_t kernel, left_alone left, tvm_module *module,
-                           module_text *out, tvm_diags *diags);
+tvm_status tvm_emit_kernel(const tvm_ir_program *program, uint32_t kernel, left_alone left,
+                           tvm_module *module, module_text *out, tvm_diags *diags);
 
 /* Emits the instructions [first, last) of the kernel. */
 tvm_status tvm_emit_range(emitter *e, uint32_t first, uint32_t last);

@@ -8,8 +8,8 @@
 
 /* Products of the tensor core, and what stands for them (pipeline_products.c): slots. */
 typedef struct product_slots {
-    const tensor_products *found; /* NULL: the warps multiply */
-    uint32_t buffers;             /* of sums: with two, the next tile's come while one's are read */
+    const tensor_products *found;     /* NULL: the warps multiply */
+    uint32_t buffers;                 /* of sums: with two, the next tile's come while one's are read */
     uint32_t sums[TVM_PRODUCTS_SUMS]; /* tensors [buffers, 128, columns] in tensor memory */
     uint32_t done;                    /* mbarriers, one a buffer: the sums are complete */
     uint32_t taken;                   /* the same: they have been read; where the loop repeats, in roles */
@@ -25,10 +25,10 @@ typedef struct lowering {
     bool *ahead;       /* tvm_pipeline_find */
     uint32_t *renamed; /* by slot: the scalar that stands for it in what is done ahead; TVM_NONE: itself */
     product_slots products;
-    uint32_t stage;    /* the scalar: which tile of the rings the turn has */
-    uint32_t tile;     /* expression: the tile that tensors of the rings are read or written in here */
-    unsigned loops;    /* pipelined ones written out so far */
-    unsigned depth;    /* of the control around what is being written */
+    uint32_t stage; /* the scalar: which tile of the rings the turn has */
+    uint32_t tile;  /* expression: the tile that tensors of the rings are read or written in here */
+    unsigned loops; /* pipelined ones written out so far */
+    unsigned depth; /* of the control around what is being written */
     bool failed;
 } lowering;
 

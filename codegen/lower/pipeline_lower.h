@@ -23,7 +23,8 @@ typedef struct tvm_lowered {
     tvm_ir_program *program;
     char **not_parted; /* by kernel: why TMA does not do the copies; NULL: it does, or there are
                           none */
-    char **no_products; /* by kernel: why the tensor core of tcgen05 does not do its products; NULL: it does */
+    char *
+        *no_products; /* by kernel: why the tensor core of tcgen05 does not do its products; NULL: it does */
 } tvm_lowered;
 
 /* What the program becomes on the target. TVM_UNSUPPORTED: a kernel would be too long. */

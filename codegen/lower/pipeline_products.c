@@ -173,11 +173,11 @@ void tvm_lower_await_products(lowering *l, const tvm_insn *place) {
     uint32_t any = tvm_lower_binary(l, TVM_EXPR_LT, TVM_BOOL, bounds[0].value, bounds[1].value);
     l->products.adds = tvm_lower_scalar(l, "adds", TVM_I(32));
     set_adds(l, place,
-                       tvm_lower_node(l, (tvm_expr){.op = TVM_EXPR_SELECT,
-                                                    .type = TVM_I(32),
-                                                    .a = any,
-                                                    .b = tvm_lower_constant(l, TVM_I(32), 1),
-                                                    .c = tvm_lower_constant(l, TVM_I(32), 0)}));
+             tvm_lower_node(l, (tvm_expr){.op = TVM_EXPR_SELECT,
+                                          .type = TVM_I(32),
+                                          .a = any,
+                                          .b = tvm_lower_constant(l, TVM_I(32), 1),
+                                          .c = tvm_lower_constant(l, TVM_I(32), 0)}));
     tvm_lower_buffer_barrier(l, place, TVM_OP_WAIT_BARRIER, l->products.done);
 }
 
@@ -186,7 +186,8 @@ static void load_read(lowering *l, const tensor_read *read) {
     const tvm_insn *made = &l->from->insns[l->products.found->sums[read->sums].made];
     tvm_operand operands[4];
     if (read->is_slice)
-        tvm_lower_insert(l, place, TVM_OP_ALLOC_REGISTER, read->slot, tvm_operands(l->from, made), made->count);
+        tvm_lower_insert(l, place, TVM_OP_ALLOC_REGISTER, read->slot, tvm_operands(l->from, made),
+                         made->count);
     tvm_lower_insert(l, place, TVM_OP_IF, TVM_NONE, &(tvm_operand){TVM_OPERAND_EXPR, adds(l)}, 1);
     uint32_t count = name_sums(l, read->sums, read->column, operands);
     tvm_lower_insert(l, place, TVM_OP_LOAD_TENSOR, read->slot, operands, count);

@@ -6,7 +6,8 @@
  * before what orders the threads, and tcgen05.fence::after_thread_sync behind it. So in the code of a team
  * that touches tensor memory, and in the block's own where the kernel has any, each sync and arrival has the
  * one before it and each sync and wait the other behind it; in the code of other teams a wait for what a
- * commit-tensor arrives at, which then fill what a product has read. A commit-tensor has the first in itself. */
+ * commit-tensor arrives at, which then fill what a product has read. A commit-tensor has the first in itself.
+ */
 #include "tensor_plan.h"
 
 #include <stdlib.h>

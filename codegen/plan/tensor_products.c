@@ -57,7 +57,8 @@ static bool check_kernel(const finder *f) {
     if (tvm_has_tensor_memory(kernel)) return refuse(f, "the kernel has tensor memory of its own");
     if (tvm_kernel_waits(kernel) || tvm_cluster_blocks(kernel) > 1)
         return refuse(f, "blocks wait for each other, which may wait for tensor memory");
-    if (kernel->warps % GROUP) return refuse(f, "warps are no multiple of 4, which reach all 128 rows of sums");
+    if (kernel->warps % GROUP)
+        return refuse(f, "warps are no multiple of 4, which reach all 128 rows of sums");
     return true;
 }
 
@@ -269,7 +270,8 @@ static bool add_sums(finder *f, const tvm_mma *mma) {
 static bool find_products(finder *f) {
     for (uint32_t i = 0; i < f->k.kernel->insn_count; i++) {
         if (insn_at(f, i)->op != TVM_OP_MMA) continue;
-        if (!check_product(f, i) || !add_sums(f, &tvm_mma_operands_of(&f->k, insn_at(f, i))->mma)) return false;
+        if (!check_product(f, i) || !add_sums(f, &tvm_mma_operands_of(&f->k, insn_at(f, i))->mma))
+            return false;
     }
     return true;
 }
