@@ -299,6 +299,10 @@ START_TEST(others_are_left_to_the_warps) {
         {128, 64, 4, "0.0", "", "",
          "%sz = alloc-shared f16[M, 64]\n    %c = mma %sz, %sz, %c, transpose_b, k 64",
          "a product stands outside of the pipelined loop"},
+        {128, 64, 8, "0.0", "", "", "%r = reduce sum, %c, 1\n    store-global y, %r",
+         "decides what reduce gives"},
+        {128, 64, 8, "0.0", "", "", "%v = view %c, u8, spatial(256, 1).local(1, 128)",
+         "decides what view gives"},
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         char text[2048];

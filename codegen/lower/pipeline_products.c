@@ -18,35 +18,16 @@
 
 /* ---- layouts ---- */
 
-/* What follows from a layout by reduce, and as a tensor of one dimension: 0 is the layout itself. */
-enum { FOLLOWERS = 5 };
-
-static bool follower(const tvm_layout *layout, unsigned which, tvm_layout *out) {
-    *out = *layout;
-    if (which == 0) return true;
-    unsigned dim = (which - 1) / 2;
-    if (tvm_layout_reduce(layout, dim, out, NULL) != TVM_OK) return false;
-    return which % 2 || tvm_layout_squeeze(out, dim, out, NULL) == TVM_OK;
-}
-
-static void rename_layout(lowering *l, uint32_t slot, const tensor_read *read) {
-    const tvm_layout *old = &l->program->layouts[l->from->slots[slot].layout];
-    tvm_layout before, after;
-    for (unsigned which = 0; which < FOLLOWERS; which++) {
-        if (!follower(&read->before, which, &before) || !follower(&read->layout, which, &after)) continue;
-        if (!tvm_layout_equal(&before, old)) continue;
-        uint32_t layout = tvm_ir_program_layout(l->program, &after);
-        if (layout == TVM_NONE) l->failed = true;
-        l->to->slots[slot].layout = layout;
-        return;
-    }
-}
-
 static void rename_layouts(lowering *l) {
-    const tensor_products *found = l->products.found;
-    for (uint32_t s = 0; s < l->from->slot_count && !l->failed; s++)
-        for (uint32_t i = 0; i < found->read_count && l->from->slots[s].kind == TVM_SLOT_REGISTER; i++)
-            rename_layout(l, s, &found->reads[i]);
+    for (uint32_t s = 0; s < l->from->slot_count && !l->failed; s++) {
+        tvm_layout renamed;
+        const tvm_slot *slot = &l->from->slots[s];
+        if (slot->kind != TVM_SLOT_REGISTER ||
+            !tvm_tensor_renames(l->products.found, &l->program->layouts[slot->layout], &renamed))
+            continue;
+        l->to->slots[s].layout = tvm_ir_program_layout(l->program, &renamed);
+        if (l->to->slots[s].layout == TVM_NONE) l->failed = true;
+    }
 }
 
 /* ---- tensor memory ---- */

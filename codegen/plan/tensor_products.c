@@ -267,6 +267,66 @@ static bool add_sums(finder *f, const tvm_mma *mma) {
     return find_reads(f, sums) && find_made(f, sums);
 }
 
+/* ---- layouts that follow from those of the sums ---- */
+
+/* By reduce, and as a tensor of one dimension: 0 is the layout itself. */
+enum { FOLLOWERS = 5 };
+
+static bool follower(const tvm_layout *layout, unsigned which, tvm_layout *out) {
+    *out = *layout;
+    if (which == 0) return true;
+    unsigned dim = (which - 1) / 2;
+    if (tvm_layout_reduce(layout, dim, out, NULL) != TVM_OK) return false;
+    return which % 2 || tvm_layout_squeeze(out, dim, out, NULL) == TVM_OK;
+}
+
+bool tvm_tensor_renames(const tensor_products *products, const tvm_layout *layout, tvm_layout *out) {
+    for (uint32_t r = 0; r < products->read_count; r++)
+        for (unsigned which = 0; which < FOLLOWERS; which++) {
+            tvm_layout before;
+            if (follower(&products->reads[r].before, which, &before) && tvm_layout_equal(&before, layout) &&
+                follower(&products->reads[r].layout, which, out))
+                return true;
+        }
+    return false;
+}
+
+/* Does the slot's layout become another one? */
+static bool changes(const finder *f, uint32_t slot) {
+    tvm_layout renamed;
+    const tvm_slot *of = slot == TVM_NONE ? NULL : &f->k.kernel->slots[slot];
+    return of && of->kind == TVM_SLOT_REGISTER &&
+           tvm_tensor_renames(f->out, &f->k.program->layouts[of->layout], &renamed) &&
+           !tvm_layout_equal(&renamed, &f->k.program->layouts[of->layout]);
+}
+
+/* Is the result of the instruction that of the elements, whatever threads hold them? A view is of what a
+ * thread holds, unless it is the same tensor under another name; reduce and scan combine in an order that
+ * follows from the layout. */
+static bool is_of_elements(const finder *f, const tvm_insn *insn) {
+    const tvm_ir_kernel *kernel = f->k.kernel;
+    const tvm_operand *operands = tvm_operands(kernel, insn);
+    bool any = changes(f, insn->result);
+    for (uint32_t o = 0; o < insn->count; o++) {
+        if (operands[o].kind != TVM_OPERAND_SLOT) continue;
+        any = any || changes(f, operands[o].value);
+        if (insn->op != TVM_OP_VIEW) continue;
+        const tvm_slot *from = &kernel->slots[operands[o].value], *to = &kernel->slots[insn->result];
+        if (from->layout == to->layout && from->dtype.bits == to->dtype.bits) return true;
+    }
+    return !any || (insn->op != TVM_OP_VIEW && insn->op != TVM_OP_REDUCE && insn->op != TVM_OP_SCAN);
+}
+
+static bool check_elements(const finder *f) {
+    for (uint32_t i = 0; i < f->k.kernel->insn_count; i++) {
+        if (is_of_elements(f, insn_at(f, i))) continue;
+        tvm_refuse(f->why, "the layout of the sums, which would be another one, decides what %s gives",
+                   tvm_op(insn_at(f, i)->op)->mnemonic);
+        return false;
+    }
+    return true;
+}
+
 static bool find_products(finder *f) {
     for (uint32_t i = 0; i < f->k.kernel->insn_count; i++) {
         if (insn_at(f, i)->op != TVM_OP_MMA) continue;
@@ -289,7 +349,8 @@ bool tvm_tensor_products_find(const tvm_ir_program *program, uint32_t kernel, tv
     bool found = f.ahead && f.outer && find_loop(&f) && check_kernel(&f) && check_body(&f);
     if (found) {
         find_outer(&f);
-        found = tvm_plan_memory(&f.k) == TVM_OK && tvm_facts_make(&f.k) == TVM_OK && find_products(&f);
+        found = tvm_plan_memory(&f.k) == TVM_OK && tvm_facts_make(&f.k) == TVM_OK && find_products(&f) &&
+                check_elements(&f);
         tvm_plan_free(&f.k);
     }
     out->loop = f.loop.loop;

@@ -40,5 +40,8 @@ typedef struct tensor_products {
 /* Of the kernel as the program has it. False with the reason: its mma stay instructions of the warps. */
 bool tvm_tensor_products_find(const tvm_ir_program *program, uint32_t kernel, tvm_target target,
                               tensor_products *out, tvm_why *why);
+/* Does the layout, of a register tensor of the kernel, follow from that of what is loaded? Then *out is what
+ * it becomes. */
+bool tvm_tensor_renames(const tensor_products *products, const tvm_layout *layout, tvm_layout *out);
 
 #endif
