@@ -459,7 +459,7 @@ static const shipped_program programs[] = {
     {"kv_append.vasm", 2, 0, 1, 0},
     {"layer_norm.vasm", 11, 11, 0, 0},
     {"layer_norm_backward.vasm", 7, 7, 0, 0},
-    {"matmul.vasm", 11, 11, 0, 0},
+    {"matmul.vasm", 14, 14, 0, 0},
     {"matmul_lowbit_a8.vasm", 6, 6, 0, 0},
     {"matmul_lowbit_u4.vasm", 59, 36, 0, 0},
     {"matmul_scaled.vasm", 7, 7, 0, 0},
