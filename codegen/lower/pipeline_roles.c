@@ -13,7 +13,19 @@
  * Views of global tensors, which have one place, are made before the roles, as are the scalars that they
  * need. Stages go on from one run of the loop to the next, so that in a kernel that stays the next tile's
  * copies come during the epilogue. Where the body multiplies shared tiles, it arrives a turn later, before
- * which its own products need not be done. */
+ * which its own products need not be done.
+ *
+ * Where the tensor core has the products (pipeline_products.c) there is a third role of one warp, which the
+ * loop goes to; the consumer is all else, and waits for the sums where the loop stood:
+ *
+ *     role multiply                            role consume
+ *         wait-barrier %taken[%buffer]             wait-barrier %done[%buffer]
+ *         for ...                                  load-tensor ...
+ *             wait-barrier %full[%stage]           arrive-barrier %taken[%buffer]
+ *             mma-tensor ...                       what follows
+ *             commit-tensor %empty[%stage]
+ *         commit-tensor %done[%buffer]
+ */
 #include "kernel_state.h"
 #include "pipeline_build.h"
 
