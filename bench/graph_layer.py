@@ -1,12 +1,12 @@
-"""A decoder's layers as a tilusvm.Graph beside torch.cuda.CUDAGraph of the same launches: results, time on the GPU, and time
-of the host for a replay.
+"""A decoder's layers as a tilusvm.Graph beside torch.cuda.CUDAGraph of the same launches: results, time on the GPU,
+and time of the host for a replay.
 
     python bench/graph_layer.py                       # on a GPU: layers of 8B, one token, u4; about 30 s
     python bench/graph_layer.py --device=cpu          # small layers on the interpreter: results alone
 
-A layer is nine launches: norm and sum, product to queries, keys and values, rotation and append to the cache, attention,
-product, norm and sum, product, gate, product. They are measured without and with EARLY, by which launches overlap
-(programmatic dependencies), on the same tensors.
+A layer is nine launches: norm and sum, product to queries, keys and values, rotation and append to the cache,
+attention, product, norm and sum, product, gate, product. They are measured without and with EARLY, by which launches
+overlap (programmatic dependencies), on the same tensors.
 """
 
 import argparse

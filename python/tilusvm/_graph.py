@@ -39,7 +39,8 @@ class Named:
         self.graph, self.name, self.role, self.type = graph, name, role, type
 
     def __repr__(self) -> str:
-        return f"<tilusvm.Graph {self.graph.name}: {self.role.name.lower() if self.role is not None else 'scalar'} {self.name}>"
+        what = "scalar" if self.role is None else self.role.name.lower()
+        return f"<tilusvm.Graph {self.graph.name}: {what} {self.name}>"
 
 
 class Graph:
@@ -106,7 +107,9 @@ class Graph:
         self._native.scalar(name, type, type.startswith("f"), value)
         return self._add(name, None, type)
 
-    def launch(self, kernel: Kernel, *args: Any, name: str | None = None, after: Sequence[str] = (), **by_name: Any) -> str:
+    def launch(
+        self, kernel: Kernel, *args: Any, name: str | None = None, after: Sequence[str] = (), **by_name: Any
+    ) -> str:
         """Adds a launch of a kernel or entry, and returns its name.
 
         Arguments, in the kernel's order or by their names, are tensors and scalars of the graph (or their names), or
@@ -123,7 +126,7 @@ class Graph:
         return name
 
     def finish(self) -> None:
-        """Checks the whole, plans the temporaries' memory and prepares the kernels; the first call does it otherwise."""
+        """Checks the whole, plans the temporaries' memory and prepares the kernels; else the first call does it."""
         if not self._finished:
             self._native.finish()
             self._finished = True
