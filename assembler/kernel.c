@@ -134,6 +134,24 @@ static bool parameter(tvm_asm *as, uint32_t *shape_at, bool *kept) {
     return tvm_asm_add_parameter(as, name, length, &slot);
 }
 
+static bool parameters_of_signature(tvm_asm *as, const tvm_token *token);
+
+/* `: SIGNATURE [if e]` in a list, past the colon: its parameters stand here. */
+static bool joined_parameters(tvm_asm *as) {
+    uint32_t at = as->text.at;
+    const char *name;
+    uint32_t length;
+    bool kept;
+    if (!tvm_asm_expect_name(as, "the name of a signature", &name, &length) ||
+        !parameter_condition(as, &kept))
+        return false;
+    uint32_t after = as->text.at;
+    as->text.at = at;
+    bool good = !kept || parameters_of_signature(as, tvm_asm_peek(as));
+    as->text.at = after;
+    return good;
+}
+
 /* The list past its parenthesis, up to and with the closing one. */
 static bool parameters(tvm_asm *as) {
     uint32_t shapes[TVM_MAX_PARAMS] = {0};
@@ -141,6 +159,10 @@ static bool parameters(tvm_asm *as) {
     if (!tvm_asm_accept(as, ")")) {
         do {
             bool kept;
+            if (tvm_asm_accept(as, ":")) {
+                if (!joined_parameters(as)) return false;
+                continue;
+            }
             if (!parameter(as, &shape_at, &kept)) return false;
             if (kept) shapes[tvm_asm_kernel(as)->param_count - 1] = shape_at;
         } while (tvm_asm_accept(as, ","));
@@ -198,7 +220,8 @@ static const tvm_symbol *expect_signature(tvm_asm *as) {
         return NULL;
     }
     tvm_suggest_start(&suggest, name, length);
-    for (uint32_t i = 0; i < as->statics.names.count; i++)
+    uint32_t known = as->statics.names.limit ? as->statics.names.limit - 1 : as->statics.names.count;
+    for (uint32_t i = 0; i < known; i++)
         if (as->statics.names.items[i].value.kind == TVM_VALUE_SIGNATURE)
             tvm_suggest_offer(&suggest, as->statics.names.items[i].name, as->statics.names.items[i].length);
     tvm_asm_error(as, token, TVM_SUGGEST_HINT(&suggest, ""), "there is no signature '%.*s'",
@@ -215,7 +238,7 @@ static bool parameters_of_signature(tvm_asm *as, const tvm_token *token) {
                              "a kernel has a signature or a list of parameters, not both");
     const tvm_source *source = as->text.source, *let_source = as->text.let_source;
     const tvm_token *let_token = as->text.let_token;
-    uint32_t at = as->text.at;
+    uint32_t at = as->text.at, limit = as->statics.names.limit;
     unsigned version = as->text.version;
     tvm_value value = symbol->value;
     as->text.source = value.as.signature.source;
@@ -229,7 +252,7 @@ static bool parameters_of_signature(tvm_asm *as, const tvm_token *token) {
     as->text.source = source;
     as->text.at = at;
     as->text.version = version;
-    as->statics.names.limit = 0;
+    as->statics.names.limit = limit;
     as->text.let_source = let_source;
     as->text.let_token = let_token;
     return good;

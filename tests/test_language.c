@@ -83,6 +83,13 @@ static const struct {
      ".for D in [1, 2]\n.kernel f${D}: S\n.warps D\n.grid n\n.end\n.endfor\n",
      ".vasm 2\n.kernel f1(n: i32, a: global f32[n, 64])\n.warps 1\n.grid n\n.end\n"
      ".kernel f2(n: i32, a: global f32[n, 64])\n.warps 2\n.grid n\n.end\n"},
+    /* a signature in a list: its parameters stand there, with the constants of its own place; one that is
+       left out need not be */
+    {".vasm 7\n.const D = 4\n.signature MORE(x: f32, b: global f16[n, D])\n"
+     ".signature S(n: i32, : MORE, : LESS if D == 5, c: global f16[n] if D == 4)\n"
+     ".kernel f: S\n.warps 1\n.grid n\n.end\n.kernel g(n: i32, : MORE if D == 4)\n.warps 1\n.grid n\n.end\n",
+     ".vasm 2\n.kernel f(n: i32, x: f32, b: global f16[n, 4], c: global f16[n])\n.warps 1\n.grid n\n.end\n"
+     ".kernel g(n: i32, x: f32, b: global f16[n, 4])\n.warps 1\n.grid n\n.end\n"},
     /* records: a macro's parameter passes all fields on, arrays of them as well; scopes have records of their
        own */
     {".vasm 7\n.macro NEXT(%at, by)\n%at.step = %at.step + by\n%at.acc[1] = %at.acc[1] + 1\n.endmacro\n"
@@ -185,6 +192,10 @@ static const struct {
     {".vasm 7\n.signature S(n: i32\n", 2, 14, "the list of parameters is not closed with ')'", NULL},
     {".vasm 7\n.signature S(a: global f32[m])\n.const m = 4\n.kernel f: S\n.warps 1\n.grid 1\n.end\n", 2, 28,
      "'m' is not defined", "used at test.vasm:4"},
+    {".vasm 7\n.signature S(n: i32, : S)\n.kernel f: S\n.warps 1\n.grid 1\n.end\n", 2, 24,
+     "there is no signature 'S'", "used at test.vasm:3"},
+    {".vasm 7\n.signature S(n: i32)\n.kernel f(n: i32, : S)\n.warps 1\n.grid 1\n.end\n", 2, 14,
+     "there are two parameters 'n'", "used at test.vasm:3"},
     {".vasm 7\n" KERNEL "%at.step = 1\n%x = %at.stpe\n.end\n", 6, 7, "'%at.stpe' is not defined",
      "did you mean '%at.step'?"},
     {".vasm 7\n" KERNEL "%at.step = 1\n%x = %at\n.end\n", 6, 7, "'%at' is not defined", "%name.field"},
