@@ -50,6 +50,8 @@ def test_swiglu(device, dtype, activation):
     a, b = x.double().chunk(2, -1)
     act = {"silu": F.silu, "gelu": F.gelu, "gelu_tanh": lambda v: F.gelu(v, approximate="tanh")}[activation]
     close(ops.swiglu(x, activation), act(a) * b, ROUNDING[dtype])
+    neighbours = x.unflatten(-1, (2, -1)).transpose(-1, -2).flatten(-2)
+    assert torch.equal(ops.swiglu(neighbours, activation, True), ops.swiglu(x, activation))
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -340,6 +342,12 @@ def examples():
     state, space = rows("cpu", FLOAT, 1, 2, 64, 128), rows("cpu", FLOAT, 2)
     return {
         "matmul_lowbit": (x, layer.packed, layer.scales, None, layer.bias, "u4", 32),
+        "matmul_lowbit_normed": (
+            x, layer.packed, layer.scales, None, layer.bias, torch.ones(2, 1), None, "u4", 32, 1e-6, 1.0, "silu",
+        ),
+        "matmul_lowbit_add": (
+            x, x[:, :16].clone(), w[:16].clone(), layer.packed, layer.scales, None, layer.bias, None, "u4", 32,
+        ),
         "matmul": (x, rows("cpu", HALF, 8, 64)),
         "rms_norm": (x, w, 1e-6),
         "add_rms_norm": (x, x.clone(), w, 1e-6, w),
@@ -394,7 +402,7 @@ def examples():
 
 
 NAMES = [
-    "matmul_lowbit", "matmul", "rms_norm", "add_rms_norm", "swiglu", "rope", "softmax", "argmax", "sample",
+    "matmul_lowbit", "matmul_lowbit_normed", "matmul_lowbit_add", "matmul", "rms_norm", "add_rms_norm", "swiglu", "rope", "softmax", "argmax", "sample",
     "probabilities", "accept", "quantize_rows", "embedding", "combine", "attention", "attention_decode", "kv_append",
     "qkv_append", "route", "bucket", "gated_rms_norm", "gated_delta_update", "gated_delta_chunks",
     "gated_delta_states", "state_space", "causal_conv", "layer_norm", "column_sums", "rms_norm_backward",

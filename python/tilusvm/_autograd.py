@@ -85,12 +85,16 @@ def _layer_backward(ctx, y_grad):
 
 def _swiglu_setup(ctx, given, _):
     ctx.save_for_backward(given["x"])
-    ctx.activation = given["activation"]
+    ctx.activation, ctx.pairs = given["activation"], given["pairs"]
 
 
 def _swiglu_backward(ctx, y_grad):
     (x,) = ctx.saved_tensors
-    return {"x": gradients.swiglu_backward(x, _dense(y_grad), ctx.activation)}
+    if not ctx.pairs:
+        return {"x": gradients.swiglu_backward(x, _dense(y_grad), ctx.activation)}
+    halves = x.unflatten(-1, (-1, 2)).transpose(-1, -2).flatten(-2)
+    found = gradients.swiglu_backward(halves, _dense(y_grad), ctx.activation)
+    return {"x": found.unflatten(-1, (2, -1)).transpose(-1, -2).flatten(-2)}
 
 
 def _rope_setup(ctx, given, _):

@@ -213,6 +213,21 @@ class Linear(LowBit):
         made.bias, made.order = bias, first.order
         return made
 
+    @torch.no_grad()
+    def rearranged(self, outputs: torch.Tensor) -> Linear:
+        """The layer whose output i is output outputs[i] of this one, a permutation of all of them, on its device: the
+        same weights, packed anew."""
+        if sorted(outputs.tolist()) != list(range(self.out_features)) or self.out_features % 8:
+            raise ValueError("rearranged: outputs must be a permutation of the outputs, a multiple of 8 of them")
+        codes = quantize.unpack(self.packed, self.type, self.group, self.out_features).index_select(1, outputs)
+        found = [None if t is None else t.index_select(-1, outputs) for t in (self.scales, self.zeros, self.bias)]
+        made = type(self)._empty(
+            self.in_features, self.out_features, *found, self.type, self.group, self.batch_invariant
+        )
+        made._fill(bits_of_codes(codes, format_of(self.type).bits), *found)
+        made.order, made.multiplier, made.early = self.order, self.multiplier, self.early
+        return made
+
     @classmethod
     def _empty(cls, inputs, outputs, scales, zeros, bias, type, group, batch_invariant):
         return cls(
@@ -284,6 +299,27 @@ class Linear(LowBit):
         else:
             y = ops.lowbit_operator.op(x, *rest)
         return y if n == self.out_features else y[..., : self.out_features]
+
+    # ---- products of few rows with what stands before and behind them ----
+
+    @property
+    def fuses(self) -> bool:
+        """Does it take normed and add_to: are its inputs and outputs those of the packed weights?"""
+        return self._whole == (self.out_features, self.in_features) and self.order is None and not self.batch_invariant
+
+    def normed(self, x, squares=None, *, eps=1e-6, lift=1.0, gate=None):
+        """ops.matmul_lowbit_normed with these weights, of x [m, in_features]."""
+        return ops.matmul_lowbit_normed(
+            x, self.packed, self.scales, self.zeros, self.bias, squares, type=self.type, group=self.group, eps=eps,
+            lift=lift, gate=gate, multiplier=self.multiplier, early=self.early,
+        )  # fmt: skip
+
+    def add_to(self, residual, x, gain):
+        """ops.matmul_lowbit_add with these weights."""
+        return ops.matmul_lowbit_add(
+            x, residual, gain, self.packed, self.scales, self.zeros, self.bias, type=self.type, group=self.group,
+            multiplier=self.multiplier, early=self.early,
+        )  # fmt: skip
 
     def extra_repr(self) -> str:
         parts = [

@@ -40,6 +40,7 @@ from ._backward import (
     swiglu_backward,
 )
 from ._formats import format_of
+from ._fused import FEW_ROWS, matmul_lowbit_add, matmul_lowbit_normed
 from ._linear import (
     causal_conv,
     gated_delta,
@@ -56,6 +57,9 @@ from ._signature import TYPES
 
 __all__ = [
     "matmul_lowbit",
+    "matmul_lowbit_normed",
+    "matmul_lowbit_add",
+    "FEW_ROWS",
     "matmul",
     "matmul_scaled",
     "matmul_lowbit_a8",
@@ -354,9 +358,12 @@ def _check_swiglu(op, x):
         raise ValueError(f"{op}: x must have an even number of columns, not {x.shape[-1]}")
 
 
-@operator("swiglu", T=("x", FLOATS), ACT=("activation", _ACTIVATIONS[2:]), shapes=ROWS, check=_check_swiglu)
-def swiglu(x: torch.Tensor, activation: str = "silu") -> torch.Tensor:
-    """activation(a) * b, where a row of x [..., 2n] is one of a and then of b: silu, gelu or gelu_tanh."""
+@operator(
+    "swiglu", T=("x", FLOATS), ACT=("activation", _ACTIVATIONS[2:]), PAIRS="pairs", shapes=ROWS, check=_check_swiglu,
+)  # fmt: skip
+def swiglu(x: torch.Tensor, activation: str = "silu", pairs: bool = False) -> torch.Tensor:
+    """activation(a) * b, where a row of x [..., 2n] is one of a and then of b: silu, gelu or gelu_tanh. pairs: elements
+    2i and 2i + 1 are an a and its b."""
 
 
 def _check_rope(op, x):

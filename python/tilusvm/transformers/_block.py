@@ -11,12 +11,13 @@ tensors; of Gemma it is normalized before, by weights of the layer that gave it.
 from __future__ import annotations
 
 import copy
+import math
 
 import torch
 
 from .. import nn, parallel
 from .._attention import check_heads, with_sinks
-from ..ops import INNER_COLUMNS, add_rms_norm, attention, attention_decode, rms_norm, rope, swiglu
+from ..ops import FEW_ROWS, INNER_COLUMNS, add_rms_norm, attention, attention_decode, rms_norm, rope, swiglu
 from ._cache import PagedCache
 from ._parts import ACTIVATIONS, activation_of, eps_of, norm_kind, parts_of
 
@@ -62,10 +63,11 @@ def check_layers(layers, config, *, mlp, attention=True, hint=""):
 
 class Options:
     """What of a model this package does: norms, rotary, mlp, attention; merge: q, k, v and gate, up as one product
-    each."""
+    each; fuse: of few rows products with what stands before and behind them."""
 
-    def __init__(self, *, norms=True, rotary=True, mlp=True, attention=True, merge=True):
+    def __init__(self, *, norms=True, rotary=True, mlp=True, attention=True, merge=True, fuse=True):
         self.norms, self.rotary, self.mlp, self.attention, self.merge = norms, rotary, mlp, attention, merge
+        self.fuse = fuse and merge
 
 
 class Norm(torch.nn.Module):
@@ -80,6 +82,16 @@ class Norm(torch.nn.Module):
         plus_one = kind == "weight + 1"
         self.weight = torch.nn.Parameter((1.0 + weight.float()).to(weight.dtype) if plus_one else weight, False)
         self.reference = None if fused and kind is not None else norm
+        self._parted = None
+
+    def parted(self):
+        """(gain, lift): the weights as a gain of at most 1, which is exact, and the power of two that takes it back. So
+        no element of a residual times its gain is beyond the type."""
+        if self._parted is None or self._parted[0].device != self.weight.device:
+            most = float(self.weight.detach().abs().max())
+            lift = 2.0 ** max(math.ceil(math.log2(most)), 0) if 0 < most < math.inf else 1.0
+            self._parted = (self.weight.detach() / lift).contiguous(), lift
+        return self._parted
 
     def forward(self, x, residual=None, inner=None):
         """norm(x), or norm(residual += x), or norm(residual += inner(x)) for another Norm."""
@@ -141,16 +153,37 @@ class _Side(torch.nn.Module):
         self.parts = torch.nn.ModuleList(map(early, parts if whole is None else [whole]))
 
     def forward(self, x):
-        found = [part(x) for part in self.parts]
+        return self.joined(self.each(x))
+
+    def each(self, x):
+        """What the parts give."""
+        return [part(x) for part in self.parts]
+
+    @staticmethod
+    def joined(found):
         return found[0] if len(found) == 1 else torch.cat(found, -1)
 
-    def split(self, x):
-        """The output of each, contiguous."""
-        found = [part(x) for part in self.parts]
+    @property
+    def product(self):
+        """The one layer of products of few rows that it is; None where it is none."""
+        only = self.parts[0] if len(self.parts) == 1 else None
+        return only if type(only) is nn.Linear and only.fuses else None
+
+    def pair(self):
+        """Has outputs i and i + n / 2 be neighbours, where it is one layer of products of few rows; is it so?"""
+        layer = self.product
+        if layer is None or layer.packed.is_meta or layer.out_features % 16:
+            return False
+        half = torch.arange(layer.out_features // 2, device=layer.packed.device)
+        self.parts[0] = layer.rearranged(torch.stack([half, half + half.shape[0]], 1).flatten())
+        return True
+
+    def split(self, found):
+        """Of what the parts give the output of each layer, contiguous."""
         if len(found) > 1 or len(self.sizes) == 1:
             return found
         views = found[0].split(self.sizes, -1)
-        if x.shape[0] == 1:
+        if found[0].shape[0] == 1:
             return views
         out = [torch.empty(view.shape, dtype=view.dtype, device=view.device) for view in views]
         torch.split_with_sizes_copy(found[0], self.sizes, -1, out=out)
@@ -167,19 +200,32 @@ def _turned(x, positions, table, style):
 
 
 class GatedUnit(torch.nn.Module):
-    """A gated unit of transformers by swiglu, of its parts; merge: gate and up as one product."""
+    """A gated unit of transformers by swiglu, of its parts; merge: gate and up as one product; pairs: whose outputs are
+    rearranged, so that of few rows it is the activation's launch, too."""
 
-    def __init__(self, unit, merge, fused=True):
+    def __init__(self, unit, merge, fused=True, pairs=True):
         super().__init__()
         parts = [_own(part) for part in unit.first]
         half = sum(part.out_features for part in parts) // 2
         self.gate_up, self.down = _Side(parts, merge, [half, half]), early(unit.down)
         self.act, self.activation = unit.function, unit.activation if fused else None
+        self.pairs = self.activation is not None and merge and pairs and self.gate_up.pair()
+
+    def gated(self, x, squares=None, **words):
+        """What goes to down, of few rows [rows, n]; squares, words: of matmul_lowbit_normed."""
+        return self.gate_up.product.normed(x, squares, gate=self.activation, **words)
+
+    def _is_few(self, x):
+        weights = self.gate_up.parts[0].scales
+        asks = torch.is_grad_enabled() and x.requires_grad
+        return x.dim() == 2 and x.shape[0] <= FEW_ROWS and x.dtype is weights.dtype and not asks
 
     def forward(self, x):
+        if self.pairs and self._is_few(x):
+            return self.down(self.gated(x))
         both = self.gate_up(x)
         if self.activation is not None:
-            return self.down(swiglu(both.contiguous(), self.activation))
+            return self.down(swiglu(both.contiguous(), self.activation, self.pairs))
         gate, up = both.chunk(2, -1)
         return self.down(self.act(gate) * up)
 
@@ -200,7 +246,7 @@ class Block(torch.nn.Module):
         self.qkv, self.out = _Side(parts.projections, options.merge, parts.sizes), early(parts.out)
         self.mixture, self.unit = parts.mixture, None
         if parts.unit is not None:
-            self.unit = GatedUnit(parts.unit, options.merge, options.mlp)
+            self.unit = GatedUnit(parts.unit, options.merge, options.mlp, options.fuse)
 
         def norm(found):
             return None if found is None else Norm(found, options.norms)
@@ -219,9 +265,37 @@ class Block(torch.nn.Module):
             h = residual if self.before is None else self.before(x)
         else:
             h = self._added(self.before, x, residual, inner)
-        x = self.out(self._attend(h, context))
+        x = self.out(self._attend(self.qkv.each(h), context))
         h = self._added(self.before_mlp, x, residual, self.after_attention)
         return self._mlp(h), residual
+
+    # ---- few rows, in few launches ----
+
+    def fuses(self):
+        """Is the layer, but for what is between its projections, four products of few rows: with the norm before and the
+        sum behind them in the same launches?"""
+        norms = self.before is not None and self.before_mlp is not None
+        norms = norms and self.after_attention is None and self.after_mlp is None
+        plain = norms and self.before.reference is None and self.before_mlp.reference is None
+        ends = (self.out, getattr(self.unit, "down", None))
+        return (
+            plain
+            and self.options.fuse
+            and self.unit is not None
+            and self.unit.pairs
+            and self.qkv.product is not None
+            and all(type(end) is nn.Linear and end.fuses for end in ends)
+        )
+
+    def run_few(self, h, squares, residual, context, following):
+        """As run, of few rows, where fuses() says so. h: residual normed, with squares None, or times the gain of
+        `before`, with its squares; the same of `following`, the next layer's norm; residual: in place."""
+        found = self.qkv.product.normed(h, squares, eps=self.before.eps, lift=self.before.parted()[1])
+        x = self._attend([found], context)
+        squares, h = self.out.add_to(residual, x, self.before_mlp.parted()[0])
+        x = self.unit.gated(h, squares, eps=self.before_mlp.eps, lift=self.before_mlp.parted()[1])
+        squares, h = self.unit.down.add_to(residual, x, following.parted()[0])
+        return h, squares
 
     @staticmethod
     def _added(norm, x, residual, inner):
@@ -240,14 +314,25 @@ class Block(torch.nn.Module):
         norms = [(self.before, self.after_mlp), (self.before_mlp, self.after_attention)]
         jobs = [lambda n=n, i=i: self._added(n, x, x.clone(), i) for n, i in norms]
         jobs += [lambda: self.before(x)] if self.before is not None else []
-        jobs += [lambda: self._attend(x, context), lambda: self._attended(*heads, context)]
+        jobs += [lambda: self._attend(self.qkv.each(x), context), lambda: self._attended(*heads, context)]
         jobs.append(lambda: self.out(flat))
         if self.mixture is not None:
             return [*jobs, lambda: self._mlp(x)]
+        if rows <= FEW_ROWS and self.fuses():
+            return [*jobs, *self._few_launches(x, flat)]
         unit, half = self.unit, x.new_zeros(rows, self.unit.gate_up.sizes[0])
         jobs += [lambda: unit.gate_up(x), lambda: unit.down(half)]
         wide = x.new_zeros(rows, 2 * half.shape[1])
-        return [*jobs, lambda: swiglu(wide, unit.activation)] if unit.activation else jobs
+        return [*jobs, lambda: swiglu(wide, unit.activation, unit.pairs)] if unit.activation else jobs
+
+    def _few_launches(self, x, attended):
+        """Those of run_few but attention."""
+        squares = x.new_zeros(x.shape[0], -(-x.shape[1] // 64), dtype=torch.float32)
+        wide, gain = x.new_zeros(x.shape[0], self.unit.down.in_features), self.before.weight
+        return [
+            lambda: self.qkv.product.normed(x, squares), lambda: self.out.add_to(x.clone(), attended, gain),
+            lambda: self.unit.gated(x, squares), lambda: self.unit.down.add_to(x.clone(), wide, gain),
+        ]  # fmt: skip
 
     def _mlp(self, h):
         if self.mixture is None:
@@ -255,9 +340,9 @@ class Block(torch.nn.Module):
         found = self.mixture(h[None])  # some give the router's scores, too
         return (found[0] if isinstance(found, tuple) else found).reshape(h.shape)
 
-    def _heads(self, h):
-        tokens = h.shape[0]
-        q, k, v = self.qkv.split(h)
+    def _heads(self, found):
+        tokens = found[0].shape[0]
+        q, k, v = self.qkv.split(found)
         if self.wide_norms:
             q, k = self.q_norm(q), self.k_norm(k)
         q = q.reshape(tokens, self.heads, self.head)
@@ -275,15 +360,16 @@ class Block(torch.nn.Module):
         first = turn(x[..., :width].contiguous(), context.positions, table, self.style)
         return torch.cat([first, x[..., width:]], -1)
 
-    def _attend(self, h, context):
+    def _attend(self, found, context):
+        """found: what the parts of qkv give."""
         cache, table = context.cache, context.table
         few = self._few(context)
         plain = self.style == "half" and table.shape[-1] == self.head
         at_once = few and plain and self.options.rotary and context.absolute and cache.format.turns
         if at_once and self.q_norm is None:
-            q, k, v = cache.append_all(self.index, self.qkv(h), table), None, None
+            q, k, v = cache.append_all(self.index, self.qkv.joined(found), table), None, None
         else:
-            q, k, v = self._heads(h)
+            q, k, v = self._heads(found)
             q = self._turn(q, context)
             k = k if at_once else self._turn(k, context)
             if isinstance(cache, PagedCache):

@@ -9,9 +9,9 @@ import dataclasses
 
 import torch
 
-from .. import parallel
+from .. import nn, parallel
 from .._registry import HALVES
-from ..ops import argmax
+from ..ops import FEW_ROWS, argmax
 from ._block import Block, Norm, Options, check_layers, early, text_config
 from ._cache import PagedCache
 from ._generate import Rows, Sent, check_ids, request_of
@@ -112,6 +112,7 @@ class Decoder:
                 ) from None
             if consume and tested:  # the others are called once more
                 layer.self_attn, layer.mlp = torch.nn.Identity(), torch.nn.Identity()
+        self.fuses = self.norm.reference is None and all(block.fuses() for block in self.blocks)
         self.ranks = ranks_of(self.blocks)
         if not tested:
             self._compare(model)
@@ -208,16 +209,34 @@ class Decoder:
         cache, residual, inner = self.cache, None, None
         even = starts is None
         starts = cache.starts(new) if even else starts
-        for kind, block in zip(self.kinds, self.blocks):
-            context = Context(new, positions, self.tables[kind], starts, cache, even)
-            x, residual = block.run(x, residual, context, inner)
-            inner = block.after_mlp
-        if not even:  # of each sequence the last
-            x, residual = (t.index_select(0, starts[1:] - 1) for t in (x, residual))
-        elif new > 1 and not every:
-            x, residual = (t.view(cache.batch, new, -1)[:, -1].contiguous() for t in (x, residual))
-        logits = self.head(self.norm(x, residual, inner)).contiguous()
+        contexts = [Context(new, positions, self.tables[kind], starts, cache, even) for kind in self.kinds]
+
+        def newest(*tensors):
+            if not even:  # of each sequence the last
+                return [t.index_select(0, starts[1:] - 1) for t in tensors]
+            whole = new == 1 or every
+            return tensors if whole else [t.view(cache.batch, new, -1)[:, -1].clone() for t in tensors]
+
+        if self.fuses and x.shape[0] <= FEW_ROWS:
+            logits = self._run_few(x, contexts, newest)
+        else:
+            for block, context in zip(self.blocks, contexts):
+                x, residual = block.run(x, residual, context, inner)
+                inner = block.after_mlp
+            x, residual = newest(x, residual)
+            logits = self.head(self.norm(x, residual, inner)).contiguous()
         return logits if not self.final_cap else torch.tanh(logits / self.final_cap) * self.final_cap
+
+    def _run_few(self, residual, contexts, newest):
+        """Of few rows, by products with what stands before and behind them: a norm alone only before the first layer."""
+        h, squares = self.blocks[0].before(residual), None
+        norms = [block.before for block in self.blocks[1:]] + [self.norm]
+        for block, context, following in zip(self.blocks, contexts, norms):
+            h, squares = block.run_few(h, squares, residual, context, following)
+        h, squares, residual = newest(h, squares, residual)
+        if type(self.head) is nn.Linear and self.head.fuses:
+            return self.head.normed(h, squares, eps=self.norm.eps, lift=self.norm.parted()[1])
+        return self.head(self.norm(residual)).contiguous()
 
     # ---- steps from a graph ----
 

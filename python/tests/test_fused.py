@@ -1,0 +1,183 @@
+"""Products of few rows with what stands before and behind them: against float64, and against launches of their own; in
+a Decoder, the launches of a step and its logits."""
+
+import pytest
+from conftest import NO_TORCH, torch
+
+if torch is None:
+    pytest.skip(NO_TORCH, allow_module_level=True)
+
+from torch_kit import DEVICES  # noqa: E402
+
+from tilusvm import nn, ops, quantize_  # noqa: E402
+
+F = torch.nn.functional
+HALF, BFLOAT = torch.float16, torch.bfloat16
+#: Rows, columns and terms: one tile, tiles that several blocks share, and rows and columns that end within one.
+SIZES = [(1, 64, 128), (5, 200, 384), (16, 328, 1408), (17, 72, 256)]
+
+
+@pytest.fixture(params=DEVICES)
+def device(request):
+    torch.manual_seed(5)
+    with torch.no_grad():
+        yield request.param
+
+
+def layer_of(n, k, device, dtype, type="u4", group=128, **words):
+    linear = torch.nn.Linear(k, n).to(device, dtype)
+    return nn.Linear.from_float(linear, type, group, zeros=type.startswith("u"), **words)
+
+
+def apart(found, exact):
+    return float((found.double() - exact).norm() / exact.norm())
+
+
+def parts_of(v):
+    """The sums of squares of 64 columns each."""
+    v = F.pad(v.float(), (0, -v.shape[-1] % 64))
+    return v.square().unflatten(1, (-1, 64)).sum(-1)
+
+
+@pytest.mark.parametrize(
+    "dtype, type, group", [(HALF, "u4", 128), (BFLOAT, "u4", 32), (HALF, "i8", 0), (HALF, "u3", 64)]
+)
+@pytest.mark.parametrize("size", SIZES)
+def test_a_norm_before_it(device, dtype, type, group, size):
+    """It is no farther from the exact product than that of a normalized row."""
+    m, n, k = size
+    layer = layer_of(n, k, device, dtype, type, group)
+    v, gain = (3 * torch.randn(m, k, device=device)).to(dtype), (torch.rand(k, device=device) + 0.5).to(dtype)
+    exact = F.rms_norm(v.double(), (k,), gain.double(), 1e-3) @ layer.dequantize().double().t() + layer.bias.double()
+    apart_of_two = apart(layer(ops.rms_norm(v, gain, 1e-3)), exact)
+    x = (v.float() * gain.float() / 4).to(dtype)
+    found = layer.normed(x, parts_of(v), eps=1e-3, lift=4.0)
+    assert apart(found, exact) <= 1.3 * apart_of_two + 1e-5
+    assert apart(layer.normed(x, 4 * parts_of(v), eps=1e-3, lift=4.0), exact) > 10 * apart_of_two
+
+
+@pytest.mark.parametrize("dtype", [HALF, BFLOAT])
+@pytest.mark.parametrize("size", SIZES)
+def test_a_sum_behind_it(device, dtype, size):
+    m, n, k = size
+    layer = layer_of(n, k, device, dtype)
+    x, residual = (torch.randn(m, width, device=device).to(dtype) for width in (k, n))
+    gain = torch.randn(n, device=device).to(dtype)
+    exact = residual.double() + x.double() @ layer.dequantize().double().t() + layer.bias.double()
+    one = apart(residual + layer(x), exact)
+    moments, gained = layer.add_to(residual, x, gain)
+    assert apart(residual, exact) <= one + 1e-5
+    assert torch.equal(gained, (residual.float() * gain.float()).to(dtype))
+    torch.testing.assert_close(moments, parts_of(residual), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("activation", ["silu", "gelu", "gelu_tanh"])
+@pytest.mark.parametrize("size", SIZES)
+def test_a_gate_behind_it(device, activation, size):
+    m, n, k = size
+    layer, x = layer_of(n, k, device, HALF), torch.randn(m, k, device=device).to(HALF)
+    both = x.double() @ layer.dequantize().double().t() + layer.bias.double()
+    act = {"silu": F.silu, "gelu": F.gelu, "gelu_tanh": lambda a: F.gelu(a, approximate="tanh")}[activation]
+    exact = act(both[:, ::2]) * both[:, 1::2]
+    found = layer.normed(x, gate=activation)
+    assert apart(found, exact) <= apart(ops.swiglu(layer(x), activation, True), exact) + 1e-5
+
+
+def test_outputs_in_another_order(device):
+    layer, x = layer_of(72, 64, device, HALF, "u3", 32), torch.randn(3, 64, device=device).to(HALF)
+    order = torch.randperm(72, device=device)
+    other = layer.rearranged(order)
+    assert torch.equal(other(x), layer(x)[:, order])
+    assert torch.equal(other.rearranged(order.argsort()).packed, layer.packed)
+    with pytest.raises(ValueError, match="must be a permutation of the outputs"):
+        layer.rearranged(order.clamp(max=70))
+
+
+# ---- a model ----
+
+transformers = pytest.importorskip("transformers", reason="transformers cannot be imported")
+from decoder_kit import padded, tiny_model, tokens_of  # noqa: E402
+
+
+class Launches(torch.utils._python_dispatch.TorchDispatchMode):
+    """The operators that launch something, by name."""
+
+    def __init__(self):
+        super().__init__()
+        self.names = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        made = ("empty", "new_empty", "empty_like", "detach")
+        if not func.is_view and func._schema.name.partition("::")[2] not in made:
+            self.names.append(func._schema.name)
+        return func(*args, **(kwargs or {}))
+
+
+#: Launches of a layer at a step: projections, attention and what stands between them.
+LAUNCHES = {"llama": 6, "qwen2": 6, "mistral": 6, "gemma2": 8, "gemma3_text": 11, "qwen3": 9}
+
+
+def decoder_of(family, device, dtype=HALF, **words):
+    from tilusvm.transformers import Decoder
+
+    model = tiny_model(family, device, dtype, hidden_size=128, intermediate_size=192, **words)
+    return quantize_(model, "u4", 32), Decoder
+
+
+def exact_of(model, family, ids):
+    """The logits of transformers in f32, with the weights that the quantized layers have."""
+    whole = tiny_model(family, ids.device, torch.float32, hidden_size=128, intermediate_size=192)
+    layers = dict(model.named_modules())
+    for name, module in whole.named_modules():
+        if isinstance(layers.get(name), nn.Linear):
+            module.weight.copy_(layers[name].dequantize())
+    return whole(ids).logits
+
+
+@pytest.mark.transformers
+@pytest.mark.parametrize("dtype", [HALF, BFLOAT])
+@pytest.mark.parametrize("family", LAUNCHES)
+def test_logits_of_a_decoder(family, dtype, device):
+    from tilusvm.transformers import Options
+
+    ids, _ = padded(tokens_of(7, 7), device)
+    model, Decoder = decoder_of(family, device, dtype)
+    exact, errors = exact_of(model, family, ids), []
+    for fuse in (True, False):
+        decoder = Decoder(decoder_of(family, device, dtype)[0], 2, 32, page=16, options=Options(fuse=fuse))
+        found = decoder.forward(ids[:, :5]), decoder.forward(ids[:, 5:])  # few rows each
+        errors.append([apart(logits, exact[:, at].double()) for logits, at in zip(found, (4, 6))])
+        assert decoder.fuses == (fuse and "gemma" not in family)
+    for fused, plain in zip(*errors):
+        assert fused <= 1.5 * plain + 1e-3
+
+
+@pytest.mark.transformers
+@pytest.mark.parametrize("family", LAUNCHES)
+def test_launches_of_a_layer(family):
+    counts = []
+    for layers in (1, 3):
+        model, Decoder = decoder_of(family, "cpu", num_hidden_layers=layers)
+        decoder = Decoder(model, 1, 32, page=16)
+        decoder.forward(torch.tensor(tokens_of(5)))
+        decoder.token = torch.tensor([3])
+        with Launches() as launches:
+            decoder.step()
+        counts.append(len(launches.names))
+    assert counts[1] - counts[0] == 2 * LAUNCHES[family]
+
+
+@pytest.mark.transformers
+def test_gains_beyond_one(device):
+    """Of f16 a residual times the gain of its norm is not beyond the type where the residual is not."""
+    from tilusvm.transformers._block import Norm
+
+    norm = torch.nn.RMSNorm(128, 1e-5, device=device, dtype=HALF)
+    norm.weight.uniform_(-300, 300)
+    norm.variance_epsilon = norm.eps
+    gain, lift = Norm(norm).parted()
+    assert torch.equal(gain.float() * lift, norm.weight.float()) and gain.abs().max() <= 1 and lift == 512
+    v, layer = torch.randn(3, 128, device=device).to(HALF), layer_of(64, 128, device, HALF)
+    v[:, 7] = 60000.0
+    exact = F.rms_norm(v.double(), (128,), norm.weight.double(), 1e-5) @ layer.dequantize().double().t() + layer.bias
+    assert apart(layer.normed((v.float() * gain.float()).to(HALF), parts_of(v), eps=1e-5, lift=lift), exact) < 2e-3

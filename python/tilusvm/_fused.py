@@ -1,0 +1,67 @@
+"""The operators of products of few rows that do what stands before and behind them in a model, too: see ops."""
+
+from __future__ import annotations
+
+from ._torch import torch
+
+from ._formats import format_of
+from ._registry import HALVES, need, operator
+
+#: Rows up to which such a product takes no longer than a plain one; more are right, too.
+FEW_ROWS = 16
+
+GATES = ("silu", "gelu", "gelu_tanh", "clamped")  #: as matmul_lowbit has them
+
+#: As LOWBIT of ops, without what goes with no fused product.
+_FUSED = {
+    "names": {"a": "x", "p": "packed", "s": "scales", "z": "zeros", "factor": "multiplier"},
+    "constants": lambda type: format_of(type).consts, "ATYPE": ("scales", HALVES), "GROUP": "group", "ZEROS": "zeros",
+    "BIAS": "bias", "FACTOR": "multiplier", "EARLY": "early",
+}  # fmt: skip
+
+
+def _check(op, x, packed, scales, zeros, type, group):
+    from .ops import check_group, check_zeros, group_rows
+
+    check_group(f"{op}: ", type, group, scales.dtype)
+    need(op, "scales", scales, dim=2)
+    need(op, "packed", packed, dim=3)
+    need(op, "x", x, dim=2)
+    k = packed.shape[1] * group_rows(group)
+    if x.shape[1] != k:
+        raise ValueError(f"{op}: x must have {k} columns, as the weights have rows, not {x.shape[1]}")
+    if scales.shape[1] % 8:
+        raise ValueError(f"{op}: scales must have a multiple of 8 columns, not {scales.shape[1]}")
+    check_zeros(op, type, zeros)
+
+
+@operator("matmul_lowbit", **_FUSED, NORM="squares", GATE=("gate", GATES), check=_check)
+def matmul_lowbit_normed(
+    x: torch.Tensor, packed: torch.Tensor, scales: torch.Tensor, zeros: torch.Tensor | None = None,
+    bias: torch.Tensor | None = None, squares: torch.Tensor | None = None, *, type: str, group: int = 128,
+    eps: float = 1e-6, lift: float = 1.0, gate: str | None = None, multiplier: torch.Tensor | None = None,
+    early: bool = False,
+) -> torch.Tensor:  # fmt: skip
+    """matmul_lowbit of few rows x [m, k], with the RMS norm before it and a gated unit's activation behind it.
+
+    squares: f32 [m, cdiv(k, 64)], the sums of the squares of 64 columns each of the rows v that are normalized, whose x
+    is v * gain: matmul_lowbit_add gives both. The sums are times lift / sqrt(mean(v^2) + eps), where lift takes back
+    what gain was divided by; None: x is as it is. gate: silu, gelu or gelu_tanh: act(a) * b of the results a and b of
+    columns 2j and 2j + 1, [m, n / 2]; clamped: as of matmul_experts. The rest as for matmul_lowbit. For up to FEW_ROWS
+    rows it takes no longer; more are right, too.
+    """
+
+
+@operator(
+    "matmul_lowbit", **_FUSED, RESIDUAL=True, writes=("residual",), check=_check,
+)  # fmt: skip
+def matmul_lowbit_add(
+    x: torch.Tensor, residual: torch.Tensor, gain: torch.Tensor, packed: torch.Tensor, scales: torch.Tensor,
+    zeros: torch.Tensor | None = None, bias: torch.Tensor | None = None, *, type: str, group: int = 128,
+    multiplier: torch.Tensor | None = None, early: bool = False,
+) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
+    """Adds the product of few rows x [m, k] to residual [m, n], in place, rounded once; (moments, gained) for the RMS
+    norm of the sum: f32 [m, cdiv(n, 64)], the sums of its squares of 64 columns each, and the sum times gain [n],
+    rounded, as matmul_lowbit_normed takes them. x, residual, gain: of the type of the scales; the rest as for
+    matmul_lowbit.
+    """
