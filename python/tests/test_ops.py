@@ -327,6 +327,7 @@ def examples():
     """Of each operator good arguments on the CPU."""
     x, w = rows("cpu", HALF, 2, 64), rows("cpu", HALF, 64)
     layer = nn.Linear.from_float(torch.nn.Linear(64, 16), "u4", 32)
+    product = nn.Linear.from_float(torch.nn.Linear(64, 384), "u4", 32)
     heads = rows("cpu", HALF, 5, 2, 64)
     starts, lengths = starts_of([5], "cpu"), torch.tensor([5], dtype=torch.int32)
     form = ops.CacheFormat(head=64)
@@ -343,10 +344,14 @@ def examples():
     return {
         "matmul_lowbit": (x, layer.packed, layer.scales, None, layer.bias, "u4", 32),
         "matmul_lowbit_normed": (
-            x, layer.packed, layer.scales, None, layer.bias, torch.ones(2, 1), None, "u4", 32, 1e-6, 1.0, "silu",
+            x, layer.packed, layer.scales, None, layer.bias, torch.ones(2, 1), "u4", 32, 1e-6, 1.0, "silu",
         ),
         "matmul_lowbit_add": (
-            x, x[:, :16].clone(), w[:16].clone(), layer.packed, layer.scales, None, layer.bias, None, "u4", 32,
+            x, x[:, :16].clone(), w[:16].clone(), layer.packed, layer.scales, None, layer.bias, "u4", 32,
+        ),
+        "qkv_lowbit": (
+            x[:1], product.packed, product.scales, cache.view(HALF), table, lengths, torch.randn(8, 64), None,
+            product.bias, torch.ones(1, 1), None, 2, "u4", 32,
         ),
         "matmul": (x, rows("cpu", HALF, 8, 64)),
         "rms_norm": (x, w, 1e-6),
@@ -402,7 +407,8 @@ def examples():
 
 
 NAMES = [
-    "matmul_lowbit", "matmul_lowbit_normed", "matmul_lowbit_add", "matmul", "rms_norm", "add_rms_norm", "swiglu", "rope", "softmax", "argmax", "sample",
+    "matmul_lowbit", "matmul_lowbit_normed", "matmul_lowbit_add", "qkv_lowbit", "matmul", "rms_norm",
+    "add_rms_norm", "swiglu", "rope", "softmax", "argmax", "sample",
     "probabilities", "accept", "quantize_rows", "embedding", "combine", "attention", "attention_decode", "kv_append",
     "qkv_append", "route", "bucket", "gated_rms_norm", "gated_delta_update", "gated_delta_chunks",
     "gated_delta_states", "state_space", "causal_conv", "layer_norm", "column_sums", "rms_norm_backward",

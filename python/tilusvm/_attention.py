@@ -199,6 +199,9 @@ def attention_decode(
     """
 
 
+STYLES = ("half", "interleaved")  #: of rope
+
+
 def _check_qkv(op, qkv, cache, format):
     need(op, "qkv", qkv, dim=2)
     need(op, "cache", cache, dim=4)
@@ -218,29 +221,33 @@ def _one_product(constants):
 
 
 @operator(
-    "kv_append", **_OF_CACHE, QKV=True, shapes=_one_product, writes=("cache",), check=_check_qkv, tensors_first=True
-)
+    "kv_append", **_OF_CACHE, QKV=True, STYLE=("style", STYLES), shapes=_one_product, writes=("cache",),
+    check=_check_qkv, tensors_first=True,
+)  # fmt: skip
 def qkv_append(
     qkv: torch.Tensor, cache: torch.Tensor, starts: torch.Tensor, table: torch.Tensor, lengths: torch.Tensor,
-    format: CacheFormat, *, longest: int, rotation: torch.Tensor, early: bool = False,
+    format: CacheFormat, *, longest: int, rotation: torch.Tensor, early: bool = False, style: str = "half",
 ) -> torch.Tensor:  # fmt: skip
     """kv_append, and rope of the queries, of what one product gives: one launch; the queries, turned.
 
     qkv: [tokens, (heads + 2 * kv_heads) * head], of a token the queries, then the keys, then the values; the rest as
-    for kv_append, and formats without k_channels. Returns [tokens, heads, head].
+    for kv_append, and formats without k_channels; style: of rope. Returns [tokens, heads, head].
     """
 
 
-@operator("kv_append", **_OF_CACHE, ROPE="rotation", writes=("cache",), check=_check_channels, tensors_first=True)
+@operator(
+    "kv_append", **_OF_CACHE, ROPE="rotation", STYLE=("style", STYLES), writes=("cache",), check=_check_channels,
+    tensors_first=True,
+)  # fmt: skip
 def kv_append(
     k: torch.Tensor, v: torch.Tensor, cache: torch.Tensor, starts: torch.Tensor, table: torch.Tensor,
     lengths: torch.Tensor, format: CacheFormat, *, longest: int, rotation: torch.Tensor | None = None,
-    k_scale: torch.Tensor | None = None, k_zero: torch.Tensor | None = None, early: bool = False,
+    k_scale: torch.Tensor | None = None, k_zero: torch.Tensor | None = None, early: bool = False, style: str = "half",
 ) -> None:  # fmt: skip
     """Puts new keys and values of sequences into their pages of a cache, quantized as its format says.
 
     k, v: [tokens, kv_heads, head] of the format's dtype; starts: i32 [batch + 1], the rows of k and v of each sequence;
     longest: no sequence has more; table, lengths: as for attention_decode, the new tokens included. rotation: f32 [max,
-    head], the table of rope, by which keys are turned first (half style). early: starts, table and lengths are read
+    head], the table of rope, by which keys are turned first; style: of rope. early: starts, table and lengths are read
     while this package's launches before may still run, as attention_decode does.
     """

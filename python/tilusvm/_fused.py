@@ -65,3 +65,36 @@ def matmul_lowbit_add(
     rounded, as matmul_lowbit_normed takes them. x, residual, gain: of the type of the scales; the rest as for
     matmul_lowbit.
     """
+
+
+def _check_product(op, x, packed, scales, zeros, type, group, cache, rotation, heads):
+    _check(op, x, packed, scales, zeros, type, group)
+    need(op, "cache", cache, dim=4)
+    need(op, "rotation", rotation, dim=2)
+    columns = (heads + 2 * cache.shape[1]) * rotation.shape[1]
+    if scales.shape[1] != columns:
+        raise ValueError(
+            f"{op}: scales must have {columns} columns, those of {heads} heads of queries and {cache.shape[1]} of keys "
+            f"and of values, not {scales.shape[1]}"
+        )
+
+
+@operator(
+    "qkv_lowbit", "matmul_lowbit", **_FUSED, NORM="squares", HEAD=lambda rotation: rotation.shape[1],
+    PAGE=lambda cache: 16 * cache.shape[2], writes=("cache",), check=_check_product, tensors_first=True,
+)  # fmt: skip
+def qkv_lowbit(
+    x: torch.Tensor, packed: torch.Tensor, scales: torch.Tensor, cache: torch.Tensor, table: torch.Tensor,
+    lengths: torch.Tensor, rotation: torch.Tensor, zeros: torch.Tensor | None = None,
+    bias: torch.Tensor | None = None, squares: torch.Tensor | None = None, *, heads: int, type: str, group: int = 128,
+    eps: float = 1e-6, lift: float = 1.0, multiplier: torch.Tensor | None = None, early: bool = False,
+) -> torch.Tensor:  # fmt: skip
+    """matmul_lowbit_normed and qkv_append, interleaved, in one launch of few rows; the queries, turned, [m, heads *
+    head].
+
+    x: [m, k], as many new tokens of each sequence; the columns of W are (heads + 2 kv_heads) heads of head elements,
+    of queries, keys and values, of which neighbours are turned as a pair. cache: as CacheFormat has it for 16 bits, but
+    as halves, cache.view(dtype), [pages, kv_heads, page / 16, 32 * head]; table: i32 [batch, max_pages]; lengths: i32
+    [batch], the new tokens included; rotation: f32 [max, head], the table of rope. The rest as for
+    matmul_lowbit_normed.
+    """

@@ -321,6 +321,14 @@ class Linear(LowBit):
             multiplier=self.multiplier, early=self.early,
         )  # fmt: skip
 
+    def append_to(self, cache, table, lengths, rotation, x, squares=None, *, heads, eps=1e-6, lift=1.0):
+        """ops.qkv_lowbit with these weights; cache: int32, as of CacheFormat."""
+        return ops.qkv_lowbit(
+            x, self.packed, self.scales, cache.view(self.scales.dtype), table, lengths, rotation, self.zeros, self.bias,
+            squares, heads=heads, type=self.type, group=self.group, eps=eps, lift=lift, multiplier=self.multiplier,
+            early=self.early,
+        )  # fmt: skip
+
     def extra_repr(self) -> str:
         parts = [
             f"in_features={self.in_features}",

@@ -40,7 +40,7 @@ from ._backward import (
     swiglu_backward,
 )
 from ._formats import format_of
-from ._fused import FEW_ROWS, matmul_lowbit_add, matmul_lowbit_normed
+from ._fused import FEW_ROWS, matmul_lowbit_add, matmul_lowbit_normed, qkv_lowbit
 from ._linear import (
     causal_conv,
     gated_delta,
@@ -59,6 +59,7 @@ __all__ = [
     "matmul_lowbit",
     "matmul_lowbit_normed",
     "matmul_lowbit_add",
+    "qkv_lowbit",
     "FEW_ROWS",
     "matmul",
     "matmul_scaled",

@@ -272,8 +272,8 @@ class Block(torch.nn.Module):
     # ---- few rows, in few launches ----
 
     def fuses(self):
-        """Is the layer, but for what is between its projections, four products of few rows: with the norm before and the
-        sum behind them in the same launches?"""
+        """Is the layer, but for what is between its projections, four products of few rows, with the norm before and
+        the sum behind them in the same launches?"""
         norms = self.before is not None and self.before_mlp is not None
         norms = norms and self.after_attention is None and self.after_mlp is None
         plain = norms and self.before.reference is None and self.before_mlp.reference is None
@@ -287,11 +287,30 @@ class Block(torch.nn.Module):
             and all(type(end) is nn.Linear and end.fuses for end in ends)
         )
 
+    def pair_heads(self):
+        """Has the elements that are turned together be neighbours in queries and keys, alike, which leaves their
+        products what they are: so a product of few rows turns them, and appends."""
+        if self.style != "half" or self.q_norm is not None:
+            return
+        head = torch.arange(self.head).view(2, -1).t().flatten()
+        turned = self.heads + self.kv_heads
+        order = (torch.arange(turned)[:, None] * self.head + head).flatten()
+        layer = self.qkv.product
+        rest = torch.arange(turned * self.head, layer.out_features)
+        self.qkv.parts[0] = layer.rearranged(torch.cat([order, rest]).to(layer.packed.device))
+        self.style = "interleaved"
+
     def run_few(self, h, squares, residual, context, following):
         """As run, of few rows, where fuses() says so. h: residual normed, with squares None, or times the gain of
         `before`, with its squares; the same of `following`, the next layer's norm; residual: in place."""
-        found = self.qkv.product.normed(h, squares, eps=self.before.eps, lift=self.before.parted()[1])
-        x = self._attend([found], context)
+        words = {"eps": self.before.eps, "lift": self.before.parted()[1]}
+        if self._appends(context):
+            cache, heads = context.cache, self.heads
+            places = cache.data[self.index], cache.table, cache.lengths, context.table
+            q = self.qkv.product.append_to(*places, h, squares, heads=heads, **words)
+            x = self._attended(q.view(-1, heads, self.head), None, None, context)
+        else:
+            x = self._attend([self.qkv.product.normed(h, squares, **words)], context)
         squares, h = self.out.add_to(residual, x, self.before_mlp.parted()[0])
         x = self.unit.gated(h, squares, eps=self.before_mlp.eps, lift=self.before_mlp.parted()[1])
         squares, h = self.unit.down.add_to(residual, x, following.parted()[0])
@@ -364,17 +383,31 @@ class Block(torch.nn.Module):
         """found: what the parts of qkv give."""
         cache, table = context.cache, context.table
         few = self._few(context)
-        plain = self.style == "half" and table.shape[-1] == self.head
+        plain = table.shape[-1] == self.head
         at_once = few and plain and self.options.rotary and context.absolute and cache.format.turns
         if at_once and self.q_norm is None:
-            q, k, v = cache.append_all(self.index, self.qkv.joined(found), table), None, None
+            q, k, v = cache.append_all(self.index, self.qkv.joined(found), table, self.style), None, None
         else:
             q, k, v = self._heads(found)
             q = self._turn(q, context)
             k = k if at_once else self._turn(k, context)
             if isinstance(cache, PagedCache):
-                cache.append(self.index, k, v, table if at_once else None, context.starts, context.new)
+                table = table if at_once else None
+                cache.append(self.index, k, v, table, context.starts, context.new, self.style)
         return self._attended(q, k, v, context)
+
+    def _appends(self, context):
+        """Does the product of few rows turn queries and keys, and append?"""
+        form = context.cache.format
+        return (
+            self.style == "interleaved"
+            and self.q_norm is None
+            and context.table.shape[-1] == self.head
+            and self.options.rotary
+            and self._few(context)
+            and (form.k_type, form.v_type) == (None, None)
+            and self.qkv.product.scales.dtype is form.dtype
+        )
 
     def _few(self, context):
         return isinstance(context.cache, PagedCache) and context.even and context.new <= self.few_queries

@@ -143,24 +143,24 @@ class PagedCache(Cache):
         self.tokens = max(lengths)
         self.lengths.copy_(torch.tensor(lengths, dtype=torch.int32))
 
-    def append(self, layer: int, k, v, rotation=None, starts=None, longest=None) -> None:
+    def append(self, layer: int, k, v, rotation=None, starts=None, longest=None, style="half") -> None:
         """k, v: [tokens, kv_heads, head], the newest tokens, for which advance has made room. starts: i32 [batch + 1],
-        where those of each sequence begin; longest: no sequence has more; None: all have as many."""
+        where those of each sequence begin; longest: no sequence has more; None: all have as many. style: of rope."""
         self.place(k.device)
         tokens = k.shape[0] // self.batch
         starts, longest = (self.starts(tokens), tokens) if starts is None else (starts, longest)
         kv_append(
             k, v, self.data[layer], starts, self.table, self.lengths, self.format, longest=longest, rotation=rotation,
-            early=True,
+            early=True, style=style,
         )  # fmt: skip
 
-    def append_all(self, layer: int, qkv, rotation):
+    def append_all(self, layer: int, qkv, rotation, style="half"):
         """append, as many of each sequence, of the keys and values in qkv [batch * tokens, (heads + 2 kv_heads) *
         head], the keys turned; gives the queries, turned, [batch * tokens, heads, head]."""
         tokens = qkv.shape[0] // self.batch
         return qkv_append(
             qkv, self.data[layer], self.starts(tokens), self.table, self.lengths, self.format, longest=tokens,
-            rotation=rotation, early=True,
+            rotation=rotation, early=True, style=style,
         )  # fmt: skip
 
     def reset(self) -> None:

@@ -113,6 +113,10 @@ class Decoder:
             if consume and tested:  # the others are called once more
                 layer.self_attn, layer.mlp = torch.nn.Identity(), torch.nn.Identity()
         self.fuses = self.norm.reference is None and all(block.fuses() for block in self.blocks)
+        for kind, block in zip(self.kinds, self.blocks) if self.fuses else ():
+            width = rotation_table(self.rotary, kind, 1, self.device).shape[-1]
+            if type(block) is Block and width == block.head:  # the caches of others are transformers'
+                block.pair_heads()
         self.ranks = ranks_of(self.blocks)
         if not tested:
             self._compare(model)
@@ -228,7 +232,7 @@ class Decoder:
         return logits if not self.final_cap else torch.tanh(logits / self.final_cap) * self.final_cap
 
     def _run_few(self, residual, contexts, newest):
-        """Of few rows, by products with what stands before and behind them: a norm alone only before the first layer."""
+        """Of few rows, by products with what stands before and behind them: the first norm alone is a launch."""
         h, squares = self.blocks[0].before(residual), None
         norms = [block.before for block in self.blocks[1:]] + [self.norm]
         for block, context, following in zip(self.blocks, contexts, norms):
