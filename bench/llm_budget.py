@@ -6,10 +6,14 @@
 A step is replayed from its CUDA graph under torch's profiler. Launches overlap (programmatic dependent launch), so that
 what one takes is what it adds to the end of the one before it; a mean over the layers but the first and the last:
 
+Of few rows a layer is five launches: out (with the sum behind it), gate and up (norm and activation), down (sum), qkv
+(norm, rotation and the append to a cache of 16 bits) and attention; with --plain norms, activation and append are
+launches of their own.
+
     added   us, from the end of the launch before to its own
     begun   us, by how much it begins before the launch before has ended (below 0: a gap)
     lasts   us, from its first block to its last, also where it waits for the launch before
-    floor   us, of products: their weights, scales and activations at 4.65 TB/s
+    floor   us, of products: their weights, scales and activations, with what they read and write beside, at 4.65 TB/s
 """
 
 import argparse
@@ -18,7 +22,7 @@ import torch
 from llm import RATE, SHAPES, config_of, decode_us, model_of, weight_bytes
 from torch.profiler import ProfilerActivity, profile
 
-from tilusvm.transformers import Decoder
+from tilusvm.transformers import Decoder, Options
 
 
 def launches_of(decoder, prompt, steps):
@@ -56,12 +60,17 @@ def floors(decoder, batch):
     attention on."""
     block = decoder.blocks[1]
 
-    def floor(layer):
+    def floor(layer, beside=0):
+        """beside: halves of a row that are read and written but activations and product."""
         weights = sum(t.numel() * t.element_size() for t in (*layer.parameters(), *layer.buffers()))
-        return (weights + batch * (layer.in_features + layer.out_features) * 2) / RATE * 1e6
+        return (weights + batch * (layer.in_features + layer.out_features + beside) * 2) / RATE * 1e6
 
-    parts = [block.out, block.gate_up.parts[0], block.down, block.qkv.parts[0]]
-    return [floor(part) for part in parts], floor(decoder.head)
+    hidden = block.out.out_features
+    sums, squares = (2 * hidden + hidden // 32, hidden // 32) if decoder.fuses else (0, 0)
+    gate_up = block.unit.gate_up.parts[0]
+    halved = -gate_up.out_features // 2 if block.unit.pairs else 0
+    parts = [(block.out, sums), (gate_up, squares + halved), (block.unit.down, sums), (block.qkv.parts[0], squares)]
+    return [floor(*part) for part in parts], floor(decoder.head, squares)
 
 
 def budget(decoder, batch, prompt, steps=4):
@@ -80,9 +89,10 @@ def budget(decoder, batch, prompt, steps=4):
         layer_us += numbers[0]
         floor = products.pop(0) if "matmul" in name and products else 0.0
         lines.append((name, *numbers, floor))
-    lines.append(("a layer", layer_us, 0.0, 0.0, sum(line[4] for line in lines)))
+    lines.append((f"a layer, {most} launches", layer_us, 0.0, 0.0, sum(line[4] for line in lines)))
     last = max(i for i, row in enumerate(found[0]) if row[0].startswith("attention_decode"))
-    ends = [step[last + most - 3 :] for step in found if len(step) == len(found[0])]
+    products_of_last = [i for i, row in enumerate(found[0]) if i > last and "matmul" in row[0]]
+    ends = [step[products_of_last[2] + 1 :] for step in found if len(step) == len(found[0])]
     for rows in zip(*ends):  # behind the last product of the last layer
         name, *numbers = mean(rows)
         lines.append((name, *numbers, head if "matmul" in name else 0.0))
@@ -97,11 +107,13 @@ def main():
     parser.add_argument("--layers", type=int, default=8)
     parser.add_argument("--prompt", default=2048, type=int)
     parser.add_argument("--cache", help="type of keys and values; f16 without")
+    parser.add_argument("--plain", action="store_true", help="norms, activation and append as launches of their own")
     options = parser.parse_args()
     for shape in options.shapes.split(","):
         for weights in options.types.split(","):
             model = model_of(config_of(shape, options.layers), weights, weights, 128)
-            decoder = Decoder(model, 1, options.prompt + 128, consume=True)
+            fuse = Options(fuse=not options.plain)
+            decoder = Decoder(model, 1, options.prompt + 128, options=fuse, consume=True)
             decoder.prepare(options.prompt)
             for batch in options.batches:
                 decoder.serve(batch, options.prompt + 128, cache=options.cache)

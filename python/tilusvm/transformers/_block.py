@@ -235,6 +235,8 @@ class Block(torch.nn.Module):
 
     #: So many new tokens of a sequence at most go through attention_decode, which reads the cache; more, attention.
     few_queries = 8
+    #: Does the product of few rows append to a cache of 16 bits, where it can?
+    appends = True
 
     def __init__(self, layer, index, config, options, rotary):
         super().__init__()
@@ -400,7 +402,8 @@ class Block(torch.nn.Module):
         """Does the product of few rows turn queries and keys, and append?"""
         form = context.cache.format
         return (
-            self.style == "interleaved"
+            self.appends
+            and self.style == "interleaved"
             and self.q_norm is None
             and context.table.shape[-1] == self.head
             and self.options.rotary
