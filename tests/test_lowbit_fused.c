@@ -1,0 +1,250 @@
+/* What matmul_lowbit does beside the product (programs/matmul_lowbit_fused.vasminc), and
+ * programs/qkv_lowbit.vasm: each variant on the interpreter, on several machines, against float64; a launch
+ * of each in the sanitizer. */
+#include "check_kit.h"
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "kernel_kit.h"
+#include "lowbit_reference.h"
+#include "suite_kit.h"
+
+enum { GROUP = 128, N = 200, K = 640, PARTS_N = (N + 63) / 64, PARTS_K = K / 64 };
+
+typedef struct machine {
+    unsigned target, multiprocessors;
+} machine;
+
+static const machine machines[] = {{0, 4}, {90, 1}, {90, 3}, {90, 132}};
+enum { MACHINES = sizeof machines / sizeof *machines };
+
+static kernel_kit open_on(const char *file, const char *define, machine on) {
+    kernel_kit k = kit_open(file, define);
+    tvm_context_options options = {.device = TVM_DEVICE_CPU,
+                                   .threads = 2,
+                                   .cache_dir = "",
+                                   .target = on.target,
+                                   .multiprocessors = on.multiprocessors};
+    char path[5000];
+    size_t size = 0;
+    tvm_program_free(k.program);
+    tvm_context_free(k.context);
+    uint8_t *bytes = bytecode_of(program_path(file, path), define, &size);
+    ck_assert_int_eq(tvm_context_create(&options, &k.context), TVM_OK);
+    ck_assert_int_eq(tvm_load(k.context, bytes, size, &k.program), TVM_OK);
+    free(bytes);
+    return k;
+}
+
+/* Weights of u4, whose middle is 8, packed, with their scales. */
+typedef struct weights {
+    size_t n, k, bytes;
+    double *w, *s, *p;
+} weights;
+
+static double *copied(const kit_tensor *t) {
+    double *values = malloc(t->count * sizeof *values);
+    ck_assert_ptr_nonnull(values);
+    return memcpy(values, t->values, t->count * sizeof *values);
+}
+
+static weights make_weights(kernel_kit *k, size_t n, size_t rows) {
+    weights made = {.n = n, .k = rows, .bytes = (n + 63) / 64 * 64 * rows / 2};
+    kit_clear(k);
+    kit_scalar(k, (double)rows), kit_scalar(k, (double)n);
+    kit_tensor *w = kit_input(k, TVM_U(4), rows * n, 0, 15.99);
+    for (size_t i = 0; i < rows * n; i++) w->values[i] = floor(w->values[i]);
+    kit_write(k, w);
+    kit_tensor *p = kit_tensor_new(k, TVM_U(8), made.bytes);
+    kit_launch(k, "pack");
+    made.w = copied(w), made.p = copied(p);
+    kit_clear(k);
+    kit_tensor *s = kit_input(k, TVM_F16, rows / GROUP * n, 0.005, 0.02);
+    made.s = copied(s);
+    kit_clear(k);
+    return made;
+}
+
+static void free_weights(weights *of) {
+    free(of->w), free(of->s), free(of->p);
+}
+
+static kit_tensor *given(kernel_kit *k, tvm_dtype type, size_t count, const double *values) {
+    kit_tensor *t = kit_tensor_new(k, type, count);
+    memcpy(t->values, values, count * sizeof *values);
+    kit_write(k, t);
+    return t;
+}
+
+/* The first arguments, m to s; gives a. */
+static kit_tensor *first_arguments(kernel_kit *k, const weights *of, size_t m) {
+    kit_clear(k);
+    kit_scalar(k, (double)m), kit_scalar(k, (double)of->n), kit_scalar(k, (double)of->k);
+    kit_tensor *a = kit_input(k, TVM_F16, m * of->k, -1, 1);
+    given(k, TVM_U(8), of->bytes, of->p);
+    given(k, TVM_F16, of->k / GROUP * of->n, of->s);
+    return a;
+}
+
+static double product(const weights *of, const kit_tensor *a, size_t i, size_t j) {
+    double sum = 0;
+    for (size_t r = 0; r < of->k; r++)
+        sum += a->values[i * of->k + r] * (of->w[r * of->n + j] - 8) * of->s[r / GROUP * of->n + j];
+    return sum;
+}
+
+static bool is_near(double found, double wanted) {
+    return fabs(found - wanted) <= 2e-3 * (1 + fabs(wanted));
+}
+
+static void norm_is_right(kernel_kit *k, const weights *of, size_t m, const char *kernel) {
+    kit_tensor *a = first_arguments(k, of, m);
+    kit_scalar(k, 0.5), kit_scalar(k, 4);
+    kit_tensor *squares = kit_input(k, TVM_F32, m * PARTS_K, 1, 900);
+    kit_tensor *c = kit_tensor_new(k, TVM_F16, m * N);
+    kit_launch(k, kernel);
+    for (size_t i = 0; i < m; i++) {
+        double sum = 0;
+        for (size_t p = 0; p < PARTS_K; p++) sum += squares->values[i * PARTS_K + p];
+        for (size_t j = 0; j < N; j++) {
+            double wanted = product(of, a, i, j) * 4 / sqrt(sum / K + 0.5);
+            ck_assert_msg(is_near(c->values[i * N + j], wanted), "%s: [%zu, %zu] is %g, not %g", kernel, i, j,
+                          c->values[i * N + j], wanted);
+        }
+    }
+}
+
+static void sum_is_right(kernel_kit *k, const weights *of, size_t m, const char *kernel) {
+    kit_tensor *a = first_arguments(k, of, m);
+    kit_tensor *residual = kit_input(k, TVM_F16, m * N, -3, 3);
+    double *before = copied(residual);
+    kit_tensor *gain = kit_input(k, TVM_F16, N, -1, 1);
+    kit_tensor *moments = kit_tensor_new(k, TVM_F32, m * PARTS_N);
+    kit_tensor *c = kit_tensor_new(k, TVM_F16, m * N);
+    kit_launch(k, kernel);
+    for (size_t i = 0; i < m; i++) {
+        double squares[PARTS_N] = {0};
+        for (size_t j = 0; j < N; j++) {
+            double x = residual->values[i * N + j], wanted = before[i * N + j] + product(of, a, i, j);
+            squares[j / 64] += x * x;
+            ck_assert_msg(is_near(x, wanted), "%s: [%zu, %zu] is %g, not %g", kernel, i, j, x, wanted);
+            ck_assert(is_near(c->values[i * N + j], x * gain->values[j]));
+        }
+        for (size_t p = 0; p < PARTS_N; p++)
+            ck_assert_double_eq_tol(moments->values[i * PARTS_N + p], squares[p], 1e-5 * squares[p]);
+    }
+    free(before);
+}
+
+static void gate_is_right(kernel_kit *k, const weights *of, size_t m, const char *kernel) {
+    kit_tensor *a = first_arguments(k, of, m);
+    kit_tensor *c = kit_tensor_new(k, TVM_F16, m * N / 2);
+    kit_launch(k, kernel);
+    for (size_t i = 0; i < m; i++)
+        for (size_t j = 0; j < N / 2; j++) {
+            double gate = product(of, a, i, 2 * j), up = product(of, a, i, 2 * j + 1);
+            ck_assert(is_near(c->values[i * N / 2 + j], gate / (1 + exp(-gate)) * up));
+        }
+}
+
+/* Calls the function for each variant that the machine has. */
+static void each_variant(kernel_kit *k, machine on, const weights *of,
+                         void (*is_right)(kernel_kit *, const weights *, size_t, const char *)) {
+    unsigned number = 0;
+    for (size_t i = 0; i < tvm_kernel_count(k->program); i++) {
+        const char *kernel = tvm_kernel_name(tvm_kernel_at(k->program, i));
+        if (lowbit_rows(kernel) == 0 || (on.target < 90 && !lowbit_is_for_all(kernel))) continue;
+        is_right(k, of, number++ % 2 ? 5 : 19, kernel);
+        ck_assert_int_eq(tvm_set_sanitizer(k->context, TVM_SANITIZE_TEXT), TVM_OK);
+        is_right(k, of, 3, kernel);
+        ck_assert_int_eq(tvm_set_sanitizer(k->context, TVM_SANITIZE_OFF), TVM_OK);
+    }
+    ck_assert_uint_ge(number, 3);
+    is_right(k, of, 4, "matmul_lowbit");
+}
+
+START_TEST(every_variant_is_fused) {
+    static void (*const functions[])(kernel_kit *, const weights *, size_t,
+                                     const char *) = {norm_is_right, sum_is_right, gate_is_right};
+    static const char *const defines[] = {"NORM=true EARLY=true", "RESIDUAL=true EARLY=true",
+                                          "GATE=\"silu\" EARLY=true"};
+    machine on = machines[_i % MACHINES];
+    kernel_kit k = open_on("matmul_lowbit_u4.vasm", defines[_i / MACHINES], on);
+    weights of = make_weights(&k, N, K);
+    each_variant(&k, on, &of, functions[_i / MACHINES]);
+    free_weights(&of);
+    kit_close(&k);
+}
+END_TEST
+
+/* ---- queries, keys and values: heads of 64 elements, two of queries, and one of keys and of values */
+
+enum { HEAD = 64, HEADS = 2, ALL = (HEADS + 2) * HEAD, PAGES = 6, SLAB = 32 * HEAD, POSITIONS = 64 };
+static const double lengths_of[] = {17, 33}, pages_of[] = {1, 0, 3, 2, 5, 4};
+
+/* Where the A operand of mma.m16n8k16 has an element, by the PTX ISA: halves of a lane, lanes of a fragment.
+ */
+static size_t place_of(size_t row, size_t column) {
+    size_t lane = row % 8 * 4 + column % 8 / 2;
+    return lane * 8 + column % 16 / 8 * 4 + row % 16 / 8 * 2 + column % 2;
+}
+
+static void qkv_is_right(kernel_kit *k, const weights *of, size_t m, const char *kernel) {
+    size_t new = m / 2;
+    kit_tensor *a = first_arguments(k, of, 2 * new);
+    const double scalars[] = {HEADS, 1, 2, PAGES, 3, POSITIONS};
+    k->arguments[0].i = (int64_t)(2 * new);
+    for (size_t i = 0; i < 6; i++) kit_scalar(k, scalars[i]);
+    given(k, TVM_I(32), 2, lengths_of), given(k, TVM_I(32), 6, pages_of);
+    kit_tensor *rotation = kit_input(k, TVM_F32, POSITIONS * HEAD, -1, 1);
+    kit_tensor *cache = kit_input(k, TVM_F16, PAGES * SLAB, 7, 8);
+    double *wanted = copied(cache);
+    kit_tensor *q = kit_tensor_new(k, TVM_F16, 2 * new *HEADS *HEAD);
+    kit_launch(k, kernel);
+    for (size_t row = 0; row < 2 * new; row++) {
+        size_t position = (size_t)lengths_of[row / new] - new + row % new, token = position % 16;
+        double *slab = wanted + (size_t)pages_of[row / new * 3 + position / 16] * SLAB;
+        for (size_t t = token + 1; token == 0 && t < 16; t++)
+            for (size_t e = 0; e < HEAD && position + t >= (size_t)lengths_of[row / new]; e++) {
+                slab[e / 16 * 256 + place_of(t, e % 16)] = 0;
+                slab[16 * HEAD + e / 16 * 256 + place_of(e % 16, t)] = 0;
+            }
+        for (size_t j = 0; j < ALL; j++) {
+            double x = product(of, a, row, j), other = product(of, a, row, j ^ 1);
+            const double *angles = rotation->values + position * HEAD + j % HEAD / 2;
+            double turned = x * angles[0] + (j % 2 ? other : -other) * angles[HEAD / 2];
+            size_t e = j % HEAD;
+            if (j < HEADS * HEAD)
+                ck_assert_msg(is_near(q->values[row * HEADS * HEAD + j], turned), "%s: query [%zu, %zu]",
+                              kernel, row, j);
+            else if (j < (HEADS + 1) * HEAD)
+                slab[e / 16 * 256 + place_of(token, e % 16)] = turned;
+            else
+                slab[16 * HEAD + e / 16 * 256 + place_of(e % 16, token)] = x;
+        }
+    }
+    for (size_t i = 0; i < cache->count; i++)
+        ck_assert_msg(is_near(cache->values[i], wanted[i]), "%s: half %zu of the cache is %g, not %g", kernel,
+                      i, cache->values[i], wanted[i]);
+    free(wanted);
+}
+
+START_TEST(every_variant_appends) {
+    machine on = machines[_i];
+    kernel_kit k = open_on("qkv_lowbit.vasm", "HEAD=64", on);
+    weights of = make_weights(&k, ALL, 256);
+    each_variant(&k, on, &of, qkv_is_right);
+    free_weights(&of);
+    kit_close(&k);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("lowbit_fused");
+    TCase *tests = tcase_create("lowbit_fused");
+    tcase_add_loop_test(tests, every_variant_is_fused, 0, 3 * MACHINES);
+    tcase_add_loop_test(tests, every_variant_appends, 0, MACHINES);
+    suite_add_tcase(suite, tests);
+    return run_suite(suite);
+}
