@@ -254,3 +254,14 @@ def test_gains_beyond_one(device):
     v[:, 7] = 60000.0
     exact = F.rms_norm(v.double(), (128,), norm.weight.double(), 1e-5) @ layer.dequantize().double().t() + layer.bias
     assert apart(layer.normed((v.float() * gain.float()).to(HALF), parts_of(v), eps=1e-5, lift=lift), exact) < 2e-3
+
+
+@pytest.mark.transformers
+def test_the_launches_of_a_step_are_prepared(device):
+    """prepare launches what a step does, each once, and leaves an empty cache."""
+    model, Decoder = decoder_of("llama", device, num_hidden_layers=1)
+    decoder = Decoder(model, 1, 32, page=16)
+    decoder.prepare(5)
+    assert decoder.cache.lengths.tolist() == [0]
+    ids, other = torch.tensor(tokens_of(5), device=device), Decoder(model, 1, 32, page=16)
+    assert torch.equal(decoder.forward(ids), other.forward(ids))

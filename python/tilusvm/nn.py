@@ -307,21 +307,29 @@ class Linear(LowBit):
         """Does it take normed and add_to: are its inputs and outputs those of the packed weights?"""
         return self._whole == (self.out_features, self.in_features) and self.order is None and not self.batch_invariant
 
-    def normed(self, x, squares=None, *, eps=1e-6, lift=1.0, gate=None):
+    def normed(
+        self, x: torch.Tensor, squares: torch.Tensor | None = None, *, eps: float = 1e-6, lift: float = 1.0,
+        gate: str | None = None,
+    ) -> torch.Tensor:  # fmt: skip
         """ops.matmul_lowbit_normed with these weights, of x [m, in_features]."""
         return ops.matmul_lowbit_normed(
             x, self.packed, self.scales, self.zeros, self.bias, squares, type=self.type, group=self.group, eps=eps,
             lift=lift, gate=gate, multiplier=self.multiplier, early=self.early,
         )  # fmt: skip
 
-    def add_to(self, residual, x, gain):
+    def add_to(
+        self, residual: torch.Tensor, x: torch.Tensor, gain: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         """ops.matmul_lowbit_add with these weights."""
         return ops.matmul_lowbit_add(
             x, residual, gain, self.packed, self.scales, self.zeros, self.bias, type=self.type, group=self.group,
             multiplier=self.multiplier, early=self.early,
         )  # fmt: skip
 
-    def append_to(self, cache, table, lengths, rotation, x, squares=None, *, heads, eps=1e-6, lift=1.0):
+    def append_to(
+        self, cache: torch.Tensor, table: torch.Tensor, lengths: torch.Tensor, rotation: torch.Tensor, x: torch.Tensor,
+        squares: torch.Tensor | None = None, *, heads: int, eps: float = 1e-6, lift: float = 1.0,
+    ) -> torch.Tensor:  # fmt: skip
         """ops.qkv_lowbit with these weights; cache: int32, as of CacheFormat."""
         return ops.qkv_lowbit(
             x, self.packed, self.scales, cache.view(self.scales.dtype), table, lengths, rotation, self.zeros, self.bias,

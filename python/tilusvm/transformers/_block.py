@@ -305,13 +305,10 @@ class Block(torch.nn.Module):
     def run_few(self, h, squares, residual, context, following):
         """As run, of few rows, where fuses() says so. h: residual normed, with squares None, or times the gain of
         `before`, with its squares; the same of `following`, the next layer's norm; residual: in place."""
-        words = {"eps": self.before.eps, "lift": self.before.parted()[1]}
         if self._appends(context):
-            cache, heads = context.cache, self.heads
-            places = cache.data[self.index], cache.table, cache.lengths, context.table
-            q = self.qkv.product.append_to(*places, h, squares, heads=heads, **words)
-            x = self._attended(q.view(-1, heads, self.head), None, None, context)
+            x = self._attended(self._appended(h, squares, context), None, None, context)
         else:
+            words = {"eps": self.before.eps, "lift": self.before.parted()[1]}
             x = self._attend([self.qkv.product.normed(h, squares, **words)], context)
         squares, h = self.out.add_to(residual, x, self.before_mlp.parted()[0])
         x = self.unit.gated(h, squares, eps=self.before_mlp.eps, lift=self.before_mlp.parted()[1])
@@ -340,18 +337,21 @@ class Block(torch.nn.Module):
         if self.mixture is not None:
             return [*jobs, lambda: self._mlp(x)]
         if rows <= FEW_ROWS and self.fuses():
-            return [*jobs, *self._few_launches(x, flat)]
+            return [*jobs, *self._few_launches(x, flat, context)]
         unit, half = self.unit, x.new_zeros(rows, self.unit.gate_up.sizes[0])
         jobs += [lambda: unit.gate_up(x), lambda: unit.down(half)]
         wide = x.new_zeros(rows, 2 * half.shape[1])
         return [*jobs, lambda: swiglu(wide, unit.activation, unit.pairs)] if unit.activation else jobs
 
-    def _few_launches(self, x, attended):
+    def _few_launches(self, x, attended, context):
         """Those of run_few but attention."""
         squares = x.new_zeros(x.shape[0], -(-x.shape[1] // 64), dtype=torch.float32)
         wide, gain = x.new_zeros(x.shape[0], self.unit.down.in_features), self.before.weight
+        product = self.qkv.product.normed
+        if self._appends(context):
+            product = lambda x, squares: self._appended(x, squares, context)  # noqa: E731
         return [
-            lambda: self.qkv.product.normed(x, squares), lambda: self.out.add_to(x.clone(), attended, gain),
+            lambda: product(x, squares), lambda: self.out.add_to(x.clone(), attended, gain),
             lambda: self.unit.gated(x, squares), lambda: self.unit.down.add_to(x.clone(), wide, gain),
         ]  # fmt: skip
 
@@ -397,6 +397,15 @@ class Block(torch.nn.Module):
                 table = table if at_once else None
                 cache.append(self.index, k, v, table, context.starts, context.new, self.style)
         return self._attended(q, k, v, context)
+
+    def _appended(self, h, squares, context):
+        """The queries [rows, heads, head], behind the launch that appends keys and values."""
+        cache = context.cache
+        q = self.qkv.product.append_to(
+            cache.data[self.index], cache.table, cache.lengths, context.table, h, squares, heads=self.heads,
+            eps=self.before.eps, lift=self.before.parted()[1],
+        )  # fmt: skip
+        return q.view(-1, self.heads, self.head)
 
     def _appends(self, context):
         """Does the product of few rows turn queries and keys, and append?"""

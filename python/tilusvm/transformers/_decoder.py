@@ -155,7 +155,7 @@ class Decoder:
         cache, layer = self.cache, self.blocks[0]
         hidden = self.norm.weight.shape[0]
         logits = torch.zeros(cache.batch, self.head.out_features, dtype=self.norm.weight.dtype, device=self.device)
-        jobs = [lambda: argmax(logits), lambda: self.head(x[: cache.batch])]
+        jobs = [lambda: argmax(logits), lambda: self._head_of(x[: cache.batch])]
         self._turn = None
         cache.reset()
         cache.advance(tokens)
@@ -238,9 +238,19 @@ class Decoder:
         for block, context, following in zip(self.blocks, contexts, norms):
             h, squares = block.run_few(h, squares, residual, context, following)
         h, squares, residual = newest(h, squares, residual)
-        if type(self.head) is nn.Linear and self.head.fuses:
+        if self._head_takes(residual.shape[0]):
             return self.head.normed(h, squares, eps=self.norm.eps, lift=self.norm.parted()[1])
         return self.head(self.norm(residual)).contiguous()
+
+    def _head_takes(self, rows):
+        """Does the head take the last norm with its product?"""
+        return self.fuses and rows <= FEW_ROWS and type(self.head) is nn.Linear and self.head.fuses
+
+    def _head_of(self, x):
+        """A launch of the head as a step has it."""
+        if not self._head_takes(x.shape[0]):
+            return self.head(x)
+        return self.head.normed(x, x.new_zeros(x.shape[0], -(-x.shape[1] // 64), dtype=torch.float32))
 
     # ---- steps from a graph ----
 
