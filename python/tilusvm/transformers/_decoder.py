@@ -69,6 +69,10 @@ class Decoder:
     merged (q, k, v; gate, up) are copied, and with consume the model gives its own up. Of a model that accelerate_
     changed the layers are used as they are, with its options.
 
+    Of up to ops.FEW_ROWS rows a layer whose norms stand before its parts alone is five launches: products of tilusvm.nn
+    are also the norm before them, the sum with the residual, the activation, and the append to a cache of 16 bits
+    behind them. Norms of heads, and caches of fewer bits, take launches more. Options(fuse=False): none of it.
+
         decoder = Decoder(model, batch=1, max_tokens=4096, cache="f8_e4m3")
         tokens = decoder.generate(prompt, 128)              # ids [batch, tokens] of the prompt and 128 more, greedy
     """
