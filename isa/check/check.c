@@ -165,7 +165,8 @@ static void find_waits_for_blocks(checker *c) {
         if (tvm_op(insn->op)->effects & TVM_EFFECT_WAIT) c->checked->waits_for_blocks = true;
         may_leave = may_leave || class == TVM_CLASS_EXIT;
         if (insn->op != TVM_OP_SYNC_CLUSTER || !several || (!depth && !may_leave)) continue;
-        tvm_check_fail(c, &c->checked->deadlocks, i, "sync-cluster, and a block may go another way before it");
+        tvm_check_fail(c, &c->checked->deadlocks, i,
+                       "sync-cluster, and a block may go another way before it");
         c->out_of_step = true;
     }
 }

@@ -4,7 +4,7 @@
 #include "check_impl.h"
 
 bool tvm_check_is_reached(const checker *c, uint32_t root) {
-    for (uint32_t s = 0; s < c->site_count; s++)
+    for (uint32_t s = 0; s < c->site_count && tvm_cluster_blocks(c->kernel) > 1; s++)
         if (c->sites[s].is_far && c->sites[s].root == root) return true;
     return false;
 }
@@ -57,7 +57,7 @@ void tvm_check_blocks(checker *c) {
     for (uint32_t a = 0; a < c->entries.count && !c->over; a++) {
         const check_entry *x = tvm_check_set_at(&c->entries, a);
         const check_site *far = tvm_check_site(c, x->place);
-        if (!far->is_far) continue;
+        if (!far->is_far || tvm_cluster_blocks(c->kernel) == 1) continue;
         if (c->out_of_step) tvm_check_fail(c, &c->checked->races, far->insn, "blocks may be out of step");
         check_life(c, far);
         tvm_check_charge(c, c->entries.count);

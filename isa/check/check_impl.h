@@ -69,7 +69,7 @@ typedef struct check_site {
     uint32_t insn, slot, root;
     check_actor actor;
     bool writes, is_atomic, everywhere;
-    bool is_far;                /* of another block of the cluster */
+    bool is_far; /* of load-cluster or store-cluster; of all that hold an element one stores it */
     const tvm_layout *layout;   /* whose threads have which element; NULL: any thread of the team */
     const tvm_operand *barrier; /* of copy-bulk */
     const tvm_operand *indices;

@@ -44,11 +44,12 @@ static void set_tile(check_site *site, unsigned rank, const uint32_t *tile) {
 static void add_move(checker *c, uint32_t at) {
     const tvm_insn *insn = &c->kernel->insns[at];
     const tvm_operand *operands = tvm_operands(c->kernel, insn);
-    bool ranked = insn->op == TVM_OP_LOAD_CLUSTER || insn->op == TVM_OP_STORE_CLUSTER; /* behind the indices */
+    bool ranked =
+        insn->op == TVM_OP_LOAD_CLUSTER || insn->op == TVM_OP_STORE_CLUSTER; /* behind the indices */
     bool stores = insn->op == TVM_OP_STORE_SHARED || insn->op == TVM_OP_STORE_CLUSTER;
     check_site *site = add_site(c, at, operands, CHECK_THREADS, stores);
     uint32_t tensor = stores ? operands[1 + site->rank + ranked].value : insn->result;
-    site->is_far = ranked && tvm_cluster_blocks(c->kernel) > 1;
+    site->is_far = ranked;
     const tvm_slot *slot = &c->kernel->slots[tensor];
     site->layout = &c->program->layouts[slot->layout];
     set_tile(site, tvm_slot_rank(c->program, slot), tvm_slot_shape(c->program, slot));

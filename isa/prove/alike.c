@@ -98,9 +98,16 @@ static void find_needed(finder *f, uint32_t from, uint32_t end) {
 
 /* ---- alike ---- */
 
+/* By a role of the group, or by the block between two of them, so that they begin with different values. */
 static bool is_assigned(const finder *f, uint32_t slot) {
-    for (uint32_t c = f->first; c < f->end; c++)
-        for (uint32_t i = f->p->contexts[c].role; i < f->p->contexts[c].end; i++)
+    for (uint32_t i = f->p->contexts[f->first].role; i < f->p->contexts[f->end - 1].end; i++)
+        if (f->p->kernel->insns[i].result == slot) return true;
+    return false;
+}
+
+static bool is_assigned_between(const finder *f, uint32_t slot) {
+    for (uint32_t c = f->first + 1; c < f->end; c++)
+        for (uint32_t i = f->p->contexts[c - 1].end; i < f->p->contexts[c].role; i++)
             if (f->p->kernel->insns[i].result == slot) return true;
     return false;
 }
@@ -173,6 +180,7 @@ typedef struct names {
 
 static bool is_same_name(const finder *f, names *n, uint32_t a, uint32_t b) {
     if (!is_assigned(f, a) || !is_assigned(f, b)) return a == b;
+    if (is_assigned_between(f, a) || is_assigned_between(f, b)) return false;
     if (!n->to[a] && !n->back[b] &&
         (a == b || (is_of_role(f->p, a, n->one) && is_of_role(f->p, b, n->other)))) {
         n->to[a] = b + 1;
