@@ -10,6 +10,7 @@
 #include "fileio.h"
 #include "lexer.h"
 #include "lsp.h"
+#include "certify.h"
 #include "prove.h"
 #include "source_file.h"
 #include "tool.h"
@@ -45,7 +46,7 @@ typedef struct arguments {
     tvm_warnings warnings;
     bool check;
     bool layouts;
-    bool prove;
+    bool prove, certify;
     bool open; /* something was not proved */
     bool lsp;
     tvm_source_options source;
@@ -57,8 +58,9 @@ static const struct argp_option options[] = {
      "write the bytecode to FILE (-: standard output); the default is the input's name with .vbc", 0},
     {"check", OPTION_CHECK, NULL, 0, "verify the program and write nothing", 0},
     {"layouts", OPTION_LAYOUTS, NULL, 0, "list each tensor's layout and why it has it, and write nothing", 0},
-    {"prove", OPTION_PROVE, NULL, 0,
-     "say of each kernel whether it is proved free of races and of deadlock, and write nothing",
+    {"prove", OPTION_PROVE, "certificate", OPTION_ARG_OPTIONAL,
+     "say of each kernel whether it is proved free of races and of deadlock, and write nothing; certificate: say what "
+     "the checker confirms, and write the bytecode with the certificates",
      0},
     {"warn", 'W', "race|no-prove|no-reduce", 0,
      "race: warn of accesses of shared memory that nothing orders on some path; no-prove: do not warn of races and "
@@ -96,8 +98,8 @@ static uint64_t parse_row(const char *text, struct argp_state *state) {
 
 static void check_together(const arguments *args, struct argp_state *state) {
     bool prints = args->print_layout || args->print_packing;
-    bool writes = prints || args->output || args->layouts || args->prove || args->check || args->no_lines ||
-                  args->source.define_count;
+    bool writes = prints || args->output || args->layouts || args->prove || args->certify || args->check ||
+                  args->no_lines || args->source.define_count;
     if (args->lsp && (args->input || writes)) argp_error(state, "with --lsp go -I and -W alone, and no file");
     if (args->lsp) return;
     if (!args->input && !prints) argp_error(state, "no input file");
@@ -149,7 +151,10 @@ static error_t parse(int key, char *argument, struct argp_state *state) {
         args->layouts = true;
         return 0;
     case OPTION_PROVE:
-        args->prove = true;
+        if (argument && strcmp(argument, "certificate") != 0)
+            argp_error(state, "--prove=%s: certificate is expected, or nothing", argument);
+        args->prove = !argument;
+        args->certify = argument != NULL;
         return 0;
     case OPTION_LSP:
         args->lsp = true;
@@ -201,7 +206,8 @@ static tvm_status write_program(arguments *args, const tvm_ir_program *program, 
     char *output = args->output ? strdup(args->output) : default_output(args->input);
     if (!output) return tvm_diag_no_memory(diags);
     tvm_status status = tvm_tool_writes(&args->files, output, TVM_FILE_BYTECODE, diags);
-    if (!status) status = tvm_vbc_write_file(program, output, !args->no_lines, diags);
+    unsigned parts = TVM_VBC_CERTIFICATES | (args->no_lines ? 0 : TVM_VBC_LINES);
+    if (!status) status = tvm_vbc_write_file(program, output, parts, diags);
     free(output);
     return status;
 }
@@ -233,6 +239,25 @@ static tvm_status prove(arguments *args, const tvm_ir_program *program, tvm_diag
     return status;
 }
 
+/* Certificates, and what they confirm. */
+static tvm_status certify(arguments *args, tvm_ir_program **program, tvm_diags *diags) {
+    tvm_text text = {0};
+    tvm_status status = tvm_certify_program(program, diags);
+    for (uint32_t k = 0; status == TVM_OK && k < (*program)->kernel_count; k++) {
+        const tvm_ir_kernel *kernel = &(*program)->kernels[k];
+        tvm_checked checked;
+        status = tvm_check(*program, k, kernel->certificate, kernel->certificate_count, &checked, diags);
+        if (status != TVM_OK) break;
+        tvm_checked_add(&text, *program, k, &checked);
+        args->open |= !checked.races.holds || !checked.deadlocks.holds || checked.waits_for_blocks;
+    }
+    if (status == TVM_OK)
+        status = text.failed ? tvm_diag_no_memory(diags)
+                             : tvm_file_write("-", tvm_text_string(&text), text.size, diags);
+    tvm_text_free(&text);
+    return status;
+}
+
 static tvm_status assemble(arguments *args, tvm_diags *diags) {
     uint8_t *text;
     size_t size;
@@ -255,6 +280,7 @@ static tvm_status assemble(arguments *args, tvm_diags *diags) {
                                 : tvm_file_write("-", tvm_text_string(&layouts), layouts.size, diags);
     tvm_text_free(&layouts);
     if (status == TVM_OK && args->prove) status = prove(args, program, diags);
+    if (status == TVM_OK && args->certify) status = certify(args, &program, diags);
     if (status == TVM_OK && !args->check && !args->layouts && !args->prove)
         status = write_program(args, program, diags);
     tvm_ir_program_free(program);

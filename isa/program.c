@@ -226,6 +226,7 @@ static void kernel_end(tvm_ir_kernel *kernel) {
     free(kernel->expr_index.buckets);
     free(kernel->operands);
     free(kernel->insns);
+    free(kernel->certificate);
 }
 
 void tvm_ir_program_free(tvm_ir_program *program) {

@@ -36,6 +36,7 @@ enum {
     TVM_MAX_CASES = 4096,             /* of an entry */
     TVM_MAX_VIEW_DEPTH = 8,           /* views of views */
     TVM_MAX_LAUNCH_TENSORS = 16,      /* alloc-global of a kernel */
+    TVM_MAX_CERTIFICATE = 1 << 20,    /* words, of a kernel */
     TVM_MAX_IMAGES = 64,              /* of a program */
     TVM_MAX_IMAGE_FACTS = 1 << 16,    /* of an image */
     TVM_IMAGE_TARGET_MAX = 16,        /* bytes with the NUL */
@@ -428,6 +429,8 @@ typedef struct tvm_ir_kernel {
     uint32_t operand_count, operand_capacity;
     tvm_insn *insns;
     uint32_t insn_count, insn_capacity;
+    uint32_t *certificate; /* of isa/check, which alone knows what it says; NULL: none */
+    uint32_t certificate_count;
 } tvm_ir_kernel;
 
 /* A range of a block's warps: those that do an instruction together. A register tensor is spread over the

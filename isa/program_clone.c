@@ -15,6 +15,8 @@ static void *copied(const void *items, uint32_t count, size_t size, bool *failed
 static void clone_kernel(tvm_ir_kernel *to, const tvm_ir_kernel *from, bool *failed) {
     *to = *from;
     to->expr_index = (tvm_index){0};
+    to->certificate = NULL; /* it is of the original */
+    to->certificate_count = 0;
     to->slots = copied(from->slots, to->slot_capacity = from->slot_count, sizeof *from->slots, failed);
     to->assumes =
         copied(from->assumes, to->assume_capacity = from->assume_count, sizeof *from->assumes, failed);

@@ -10,12 +10,12 @@
 enum { TVM_VBC_VERSION = 3, TVM_VBC_OLDEST = 2 };
 enum { TVM_VBC_FILE_MAX = 1 << 30 }; /* bytes */
 /* The parts of a container that may be left out. */
-enum { TVM_VBC_LINES = 1, TVM_VBC_IMAGES = 2 };
+enum { TVM_VBC_LINES = 1, TVM_VBC_IMAGES = 2, TVM_VBC_CERTIFICATES = 4 };
 
 /* Serialises a verified program. Strings, layouts, variables and expressions are numbered in the order of
  * their first use, and those that nothing uses are left out, so that how a program was built does not show.
  * *bytes is malloc'ed, the caller frees it. The same program gives the same bytes. parts: which of the above
- * to write; images are written when there are any. */
+ * to write; images and certificates are written when there are any. */
 tvm_status tvm_vbc_write(const tvm_ir_program *program, unsigned parts, uint8_t **bytes, size_t *size,
                          tvm_diags *diags);
 
@@ -34,8 +34,8 @@ tvm_status tvm_vbc_read_file(const char *path, tvm_ir_program **program, tvm_dia
 tvm_status tvm_vbc_write_file(const tvm_ir_program *program, const char *path, unsigned parts,
                               tvm_diags *diags);
 
-/* A 64-bit hash of the program's meaning (its container without line table and images): key of the cubin
- * cache. */
+/* A 64-bit hash of the program's meaning (its container without line table, images and certificates): key of
+ * the cubin cache. */
 tvm_status tvm_vbc_hash(const tvm_ir_program *program, uint64_t hash[2], tvm_diags *diags);
 
 #endif

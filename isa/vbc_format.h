@@ -29,7 +29,9 @@
  *   IMGS      (may be missing) u32 version  u32 count, of each: u32 code generator  u64 hash[2]
  *             u8 kind (0 PTX, 1 cubin)  string target  string maker  u32 facts  u32 fact[facts]
  *             u64 size  u8 code[size]; of version 1 in place of facts  u32 kernels  u32 words
- *             u32 fact[kernels][words] */
+ *             u32 fact[kernels][words]
+ *   CERT      (may be missing, from language 7 on) u32 version; for each kernel: u32 words  u32 word[words]; what
+ *             they say the checker knows alone (isa/check/check_read.c, vbc(5)) */
 /* clang-format on */
 #ifndef TVM_ISA_VBC_FORMAT_H
 #define TVM_ISA_VBC_FORMAT_H
@@ -43,6 +45,7 @@ enum {
     VBC_MAX_SECTIONS = 16,
     VBC_FORM_SHIFT = 4, /* of the form of a global tensor, above its rank */
     VBC_IMAGES_VERSION = 2,
+    VBC_CERTIFICATES_VERSION = 1,
     VBC_IMAGE_MIN = 41, /* bytes of an image at least */
     VBC_IMAGE_PTX = 0,
     VBC_IMAGE_CUBIN = 1
@@ -61,7 +64,8 @@ enum {
     X(KERNELS, "KRNL", true, 1)                                                                              \
     X(ENTRIES, "ENTR", false, 1)                                                                             \
     X(LINES, "LINE", false, 1)                                                                               \
-    X(IMAGES, "IMGS", false, 1)
+    X(IMAGES, "IMGS", false, 1)                                                                              \
+    X(CERTIFICATES, "CERT", false, 7)
 
 enum {
 #define VBC_SECTION_ENUM(id, tag, required, since) VBC_##id,

@@ -410,10 +410,32 @@ static void read_images(reader *r) {
     for (uint32_t i = 0; i < count && r->status == TVM_OK; i++) read_image(r, version);
 }
 
+static void read_certificate(reader *r, tvm_ir_kernel *kernel) {
+    uint32_t count = take_count(r, 4, TVM_MAX_CERTIFICATE, "words");
+    if (count == 0) return;
+    kernel->certificate = malloc(count * sizeof *kernel->certificate);
+    if (kernel->certificate == NULL) {
+        r->status = tvm_diag_no_memory(r->diags);
+        return;
+    }
+    kernel->certificate_count = count;
+    take_u32s(r, kernel->certificate, count);
+}
+
+/* Whether they confirm anything is not asked here. */
+static void read_certificates(reader *r) {
+    uint32_t version = take_u32(r);
+    if (r->status == TVM_OK && version != VBC_CERTIFICATES_VERSION)
+        refuse(r, TVM_VERSION, "section %s: version %" PRIu32 ": this program reads version %d",
+               section_table[r->current].tag, version, VBC_CERTIFICATES_VERSION);
+    for (uint32_t k = 0; k < r->program->kernel_count && r->status == TVM_OK; k++)
+        read_certificate(r, &r->program->kernels[k]);
+}
+
 static void (*const section_readers[VBC_SECTION_COUNT])(reader *r) = {
-    [VBC_STRINGS] = read_strings, [VBC_LAYOUTS] = read_layouts, [VBC_SHARED] = read_shared_layouts,
-    [VBC_KERNELS] = read_kernels, [VBC_ENTRIES] = read_entries, [VBC_LINES] = read_lines,
-    [VBC_IMAGES] = read_images,
+    [VBC_STRINGS] = read_strings, [VBC_LAYOUTS] = read_layouts,           [VBC_SHARED] = read_shared_layouts,
+    [VBC_KERNELS] = read_kernels, [VBC_ENTRIES] = read_entries,           [VBC_LINES] = read_lines,
+    [VBC_IMAGES] = read_images,   [VBC_CERTIFICATES] = read_certificates,
 };
 
 static tvm_status read_section(reader *r, unsigned index) {

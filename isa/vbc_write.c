@@ -379,6 +379,15 @@ static void write_images(const writer *w, sink *out) {
     for (uint32_t i = 0; i < w->program->image_count; i++) write_image(&w->program->images[i], out);
 }
 
+static void write_certificates(const writer *w, sink *out) {
+    put_u32(out, VBC_CERTIFICATES_VERSION);
+    for (uint32_t k = 0; k < w->program->kernel_count; k++) {
+        const tvm_ir_kernel *kernel = &w->program->kernels[k];
+        put_u32(out, kernel->certificate_count);
+        for (uint32_t i = 0; i < kernel->certificate_count; i++) put_u32(out, kernel->certificate[i]);
+    }
+}
+
 static void write_section(const writer *w, unsigned section, sink *out) {
     switch (section) {
     case VBC_STRINGS:
@@ -399,6 +408,9 @@ static void write_section(const writer *w, unsigned section, sink *out) {
     case VBC_LINES:
         write_lines(w, out);
         break;
+    case VBC_CERTIFICATES:
+        write_certificates(w, out);
+        break;
     default:
         write_images(w, out);
         break;
@@ -414,9 +426,17 @@ static const char *const tags[VBC_SECTION_COUNT] = {VBC_SECTIONS(VBC_TAG)};
 static const unsigned sections_since[VBC_SECTION_COUNT] = {VBC_SECTIONS(VBC_SINCE)};
 #undef VBC_SINCE
 
+static bool has_certificates(const tvm_ir_program *program) {
+    for (uint32_t k = 0; k < program->kernel_count; k++)
+        if (program->kernels[k].certificate_count) return true;
+    return false;
+}
+
 static bool has_section(const writer *w, unsigned section, unsigned parts) {
     if (section == VBC_ENTRIES) return w->program->entry_count > 0;
     if (section == VBC_LINES) return (parts & TVM_VBC_LINES) != 0;
+    if (section == VBC_CERTIFICATES)
+        return (parts & TVM_VBC_CERTIFICATES) != 0 && has_certificates(w->program);
     if (section == VBC_IMAGES) return (parts & TVM_VBC_IMAGES) != 0 && w->program->image_count > 0;
     return true;
 }

@@ -1,8 +1,9 @@
-/* tvm_prove_kernel: the only part of vm/ that depends on the prover. */
+/* tvm_prove_kernel and tvm_check_kernel: the only part of vm/ that depends on the prover. */
 #include "prove.h"
 
 #include <stdlib.h>
 
+#include "certify.h"
 #include "runtime.h"
 
 /* The public verdict, worst last. */
@@ -19,21 +20,42 @@ static tvm_verdict verdict_of(const tvm_proof_part *part) {
     }
 }
 
-static tvm_status add_kernel(const tvm_program *code, uint32_t kernel, tvm_kernel_proof *worst,
+typedef tvm_status add_function(const tvm_ir_program *program, uint32_t kernel, tvm_kernel_proof *worst,
+                                tvm_text *lines, tvm_diags *diags);
+
+static void worsen(tvm_kernel_proof *worst, tvm_kernel_proof by) {
+    if (by.races > worst->races) worst->races = by.races;
+    if (by.deadlocks > worst->deadlocks) worst->deadlocks = by.deadlocks;
+    if (by.global > worst->global) worst->global = by.global;
+}
+
+static tvm_status add_proved(const tvm_ir_program *program, uint32_t kernel, tvm_kernel_proof *worst,
                              tvm_text *lines, tvm_diags *diags) {
     tvm_proof proof;
-    tvm_status status = tvm_prove(code->program, kernel, &proof, diags);
+    tvm_status status = tvm_prove(program, kernel, &proof, diags);
     if (status) return status;
-    tvm_verdict races = verdict_of(&proof.races), deadlocks = verdict_of(&proof.deadlocks),
-                global = verdict_of(&proof.global);
-    if (races > worst->races) worst->races = races;
-    if (deadlocks > worst->deadlocks) worst->deadlocks = deadlocks;
-    if (global > worst->global) worst->global = global;
-    tvm_proof_add(lines, code->program, kernel, &proof);
+    worsen(worst, (tvm_kernel_proof){verdict_of(&proof.races), verdict_of(&proof.deadlocks),
+                                     verdict_of(&proof.global)});
+    tvm_proof_add(lines, program, kernel, &proof);
     return TVM_OK;
 }
 
-tvm_status tvm_prove_kernel(tvm_kernel *function, tvm_kernel_proof *proof, char **report) {
+static tvm_status add_checked(const tvm_ir_program *program, uint32_t kernel, tvm_kernel_proof *worst,
+                              tvm_text *lines, tvm_diags *diags) {
+    const tvm_ir_kernel *k = &program->kernels[kernel];
+    tvm_checked checked;
+    tvm_status status = tvm_check(program, kernel, k->certificate, k->certificate_count, &checked, diags);
+    if (status) return status;
+    tvm_kernel_proof by = {TVM_VERDICT_OPEN, TVM_VERDICT_OPEN, TVM_VERDICT_OPEN};
+    if (checked.races.holds) by.races = TVM_VERDICT_PROVED;
+    if (checked.deadlocks.holds)
+        by.deadlocks = checked.waits_for_blocks ? TVM_VERDICT_CONDITIONAL : TVM_VERDICT_PROVED;
+    worsen(worst, by);
+    tvm_checked_add(lines, program, kernel, &checked);
+    return TVM_OK;
+}
+
+static tvm_status add_all(tvm_kernel *function, add_function *add, tvm_kernel_proof *proof, char **report) {
     if (!function || !proof) return TVM_USAGE;
     const tvm_program *code = function->code;
     tvm_diags diags = {0};
@@ -41,9 +63,9 @@ tvm_status tvm_prove_kernel(tvm_kernel *function, tvm_kernel_proof *proof, char 
     tvm_status status = TVM_OK;
     *proof = (tvm_kernel_proof){TVM_VERDICT_PROVED, TVM_VERDICT_PROVED, TVM_VERDICT_PROVED};
     if (report) *report = NULL;
-    if (!function->entry) status = add_kernel(code, function->index, proof, &lines, &diags);
+    if (!function->entry) status = add(code->program, function->index, proof, &lines, &diags);
     for (uint32_t i = 0; function->entry && i < function->entry->case_count && !status; i++)
-        status = add_kernel(code, function->entry->cases[i].kernel, proof, &lines, &diags);
+        status = add(code->program, function->entry->cases[i].kernel, proof, &lines, &diags);
     if (!status && lines.failed) status = tvm_diag_no_memory(&diags);
     if (status) *proof = (tvm_kernel_proof){TVM_VERDICT_OPEN, TVM_VERDICT_OPEN, TVM_VERDICT_OPEN};
     if (status || !report)
@@ -51,4 +73,12 @@ tvm_status tvm_prove_kernel(tvm_kernel *function, tvm_kernel_proof *proof, char 
     else
         *report = lines.data;
     return tvm_context_finish(code->context, status, &diags);
+}
+
+tvm_status tvm_prove_kernel(tvm_kernel *kernel, tvm_kernel_proof *proof, char **report) {
+    return add_all(kernel, add_proved, proof, report);
+}
+
+tvm_status tvm_check_kernel(tvm_kernel *kernel, tvm_kernel_proof *proof, char **report) {
+    return add_all(kernel, add_checked, proof, report);
 }

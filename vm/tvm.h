@@ -164,6 +164,11 @@ typedef struct tvm_kernel_proof {
 } tvm_kernel_proof;
 tvm_status tvm_prove_kernel(tvm_kernel *kernel, tvm_kernel_proof *proof, char **report);
 
+/* The same by the certificates in the bytecode, which a small checker checks: the prover is not asked. Races
+ * on shared memory and deadlocks are confirmed, or open; races on global memory are always open. *report: two
+ * lines for each kernel. */
+tvm_status tvm_check_kernel(tvm_kernel *kernel, tvm_kernel_proof *proof, char **report);
+
 /* Introspection: all strings live as long as the program. */
 const char *tvm_kernel_name(const tvm_kernel *kernel);
 size_t tvm_param_count(const tvm_kernel *kernel);

@@ -11,6 +11,7 @@
 
 #include "check_impl.h"
 #include "prove_impl.h"
+#include "vbc.h"
 
 enum { MOST_VALUES = 64, MOST_ROUNDS = 120 };
 
@@ -280,4 +281,55 @@ tvm_status tvm_certify(const tvm_ir_program *program, uint32_t kernel, tvm_certi
         continue;
     free(m);
     return TVM_OK;
+}
+
+tvm_status tvm_certify_program(tvm_ir_program **program, tvm_diags *diags) {
+    uint8_t *bytes;
+    size_t size;
+    tvm_ir_program *made = NULL;
+    tvm_status status = tvm_vbc_write(*program, TVM_VBC_LINES | TVM_VBC_IMAGES, &bytes, &size, diags);
+    if (status != TVM_OK) return status;
+    status = tvm_vbc_read(bytes, size, NULL, &made, diags);
+    free(bytes);
+    for (uint32_t k = 0; status == TVM_OK && k < made->kernel_count; k++) {
+        tvm_certificate certificate;
+        status = tvm_certify(made, k, &certificate, diags);
+        made->kernels[k].certificate = certificate.words;
+        made->kernels[k].certificate_count = certificate.count;
+    }
+    if (status == TVM_OK) {
+        tvm_ir_program *before = *program;
+        *program = made;
+        made = before;
+    }
+    tvm_ir_program_free(made);
+    return status;
+}
+
+/* ---- what is confirmed, as text ---- */
+
+static void add_claim(tvm_text *text, const tvm_ir_program *program, const tvm_ir_kernel *kernel,
+                      const char *of, const tvm_checked_claim *claim, const char *condition) {
+    tvm_text_add(text, "%s: %s: %s", tvm_string(program, kernel->name), of,
+                 !claim->holds ? "not confirmed"
+                 : condition   ? "confirmed, if"
+                               : "confirmed");
+    if (!claim->holds && claim->insn != TVM_NONE) {
+        const tvm_insn *insn = &kernel->insns[claim->insn];
+        if (insn->file != TVM_NONE) tvm_text_add(text, ": %s", tvm_string(program, insn->file));
+        if (insn->line)
+            tvm_text_add(text, ":%u", (unsigned)insn->line);
+        else
+            tvm_text_add(text, ": instruction %u", (unsigned)claim->insn);
+    }
+    if (!claim->holds || condition) tvm_text_add(text, ": %s", claim->holds ? condition : claim->text);
+    tvm_text_puts(text, "\n");
+}
+
+void tvm_checked_add(tvm_text *text, const tvm_ir_program *program, uint32_t kernel,
+                     const tvm_checked *checked) {
+    const tvm_ir_kernel *k = &program->kernels[kernel];
+    add_claim(text, program, k, "races", &checked->races, NULL);
+    add_claim(text, program, k, "deadlocks", &checked->deadlocks,
+              checked->waits_for_blocks ? "other blocks do what it waits for" : NULL);
 }

@@ -18,7 +18,6 @@
 #include "source_file.h"
 #include "tool.h"
 
-
 enum {
     KEY_DEVICE = 256,
     KEY_KERNEL,
@@ -37,7 +36,8 @@ enum {
     KEY_SVG,
     KEY_NCU,
     KEY_LIMITS,
-    KEY_SANITIZE
+    KEY_SANITIZE,
+    KEY_REQUIRE_PROOF
 };
 
 static const struct argp_option options[] = {
@@ -70,6 +70,9 @@ static const struct argp_option options[] = {
     {"sanitize", KEY_SANITIZE, "json", OPTION_ARG_OPTIONAL,
      "check the launch in the interpreter: races, reads of what is not there, deadlocks, ...; json: reports as one "
      "document on standard output",
+     0},
+    {"require-proof", KEY_REQUIRE_PROOF, NULL, 0,
+     "refuse a kernel whose certificate does not show it to be free of races on shared memory and of deadlock",
      0},
     {"check", KEY_CHECK, "LIBRARY:FUNCTION", 0,
      "call a C function with the same arguments, and compare the tensors", 0},
@@ -106,7 +109,7 @@ typedef struct run_settings {
     tvm_context_options context;
     tvm_limits limits;
     const char *trace; /* NULL: no timeline */
-    bool time, profile, quiet, verbose;
+    bool time, profile, quiet, verbose, require_proof;
     const char *svg; /* of --profile; NULL: none */
     bool ncu;
     const char *counters; /* of ncu; NULL: the usual ones */
@@ -206,6 +209,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
     case KEY_SANITIZE:
         if (arg && strcmp(arg, "json")) argp_error(state, "--sanitize=%s: json is expected, or nothing", arg);
         settings->sanitize = arg ? TVM_SANITIZE_JSON : TVM_SANITIZE_TEXT;
+        break;
+    case KEY_REQUIRE_PROOF:
+        settings->require_proof = true;
         break;
     case KEY_THREADS:
         if (!parse_count(arg, 1, 4096, &settings->context.threads))
@@ -406,10 +412,24 @@ static tvm_status launch(const run_settings *settings, tvm_run_binding *binding,
     return status;
 }
 
+/* Of an entry, of all its variants: which one runs is the launch's choice. */
+static tvm_status require_proof(tvm_context *context, tvm_kernel *function, tvm_diags *diags) {
+    tvm_kernel_proof proof;
+    char *report = NULL;
+    tvm_status status = failed(context, tvm_check_kernel(function, &proof, &report), diags);
+    if (!status && (proof.races != TVM_VERDICT_PROVED || proof.deadlocks != TVM_VERDICT_PROVED))
+        status = tvm_diag_add(diags, TVM_INVALID, NULL, "tvm-as --prove=certificate writes certificates",
+                              "no certificate in the file confirms that %s has no races and no deadlock:\n%s",
+                              tvm_kernel_name(function), report ? report : "");
+    free(report);
+    return status;
+}
+
 static tvm_status run_code(const run_settings *settings, tvm_context *context, tvm_program *code,
                            tvm_diags *diags) {
     tvm_kernel *function = NULL;
     tvm_status status = choose_kernel(context, code, settings->kernel, &function, diags);
+    if (!status && settings->require_proof) status = require_proof(context, function, diags);
     if (status) return status;
     tvm_run_binding *binding = calloc(1, sizeof *binding);
     if (!binding) return tvm_diag_no_memory(diags);
