@@ -1,6 +1,8 @@
-/* Fuzzing target: the prover. The mutator leaves out, moves and changes instructions that order accesses,
- * indices, mbarriers and scalars of a program; what is still proved of it, a launch with the sanitizer does
- * not contradict. */
+/* Fuzzing target: the prover, and the checker of certificates. The mutator leaves out, moves and changes
+ * instructions that order accesses, indices, mbarriers and scalars of a program, which keeps the certificate
+ * that it had before, or one with other words; what is still proved of it, or confirmed, a launch with the
+ * sanitizer does not contradict. */
+#include "certify.h"
 #include "fuzz_kit.h"
 #include "prove_kit.h"
 
@@ -22,24 +24,51 @@ static void change(const tvm_ir_program *program, tvm_ir_kernel *kernel, unsigne
     }
 }
 
+/* A certificate of the program as it is, one word of some of which is changed. */
+static void certify(const tvm_ir_program *program, uint32_t number, unsigned *seed) {
+    tvm_ir_kernel *kernel = &program->kernels[number];
+    tvm_certificate made;
+    if (below(seed, 2) || tvm_certify(program, number, &made, NULL) != TVM_OK) return;
+    if (made.count && below(seed, 2)) made.words[below(seed, made.count)] ^= UINT32_C(1) << below(seed, 8);
+    free(kernel->certificate);
+    kernel->certificate = made.words;
+    kernel->certificate_count = made.count;
+}
+
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsigned seed) {
     tvm_ir_program *program = NULL;
     uint8_t *bytes = NULL;
     size_t made = 0;
     if (tvm_vbc_read(data, size, "fuzz.vbc", &program, NULL) == TVM_OK && program->kernel_count > 0) {
-        tvm_ir_kernel *kernel = &program->kernels[below(&seed, program->kernel_count)];
+        uint32_t number = below(&seed, program->kernel_count);
+        tvm_ir_kernel *kernel = &program->kernels[number];
         bool good = true;
+        certify(program, number, &seed);
         for (uint32_t i = 1 + below(&seed, 3); i > 0 && good; i--) {
             change(program, kernel, &seed);
             good = tvm_verify(program, NULL) == TVM_OK;
         }
-        if (!good || tvm_vbc_write(program, TVM_VBC_LINES, &bytes, &made, NULL) != TVM_OK || made > max_size)
+        if (!good ||
+            tvm_vbc_write(program, TVM_VBC_LINES | TVM_VBC_CERTIFICATES, &bytes, &made, NULL) != TVM_OK ||
+            made > max_size)
             made = 0;
         if (made) memcpy(data, bytes, made);
     }
     free(bytes);
     tvm_ir_program_free(program);
     return made ? made : LLVMFuzzerMutate(data, size, max_size);
+}
+
+/* What is confirmed with the certificate counts as proved. */
+static void confirm(const tvm_ir_program *program, uint32_t kernel, const uint32_t *words, uint32_t count,
+                    tvm_proof *proof) {
+    tvm_checked checked;
+    tvm_diags diags = {0};
+    FUZZ_REQUIRE(tvm_check(program, kernel, words, count, &checked, &diags) == TVM_OK, &diags);
+    FUZZ_REQUIRE(checked.races.holds == (checked.races.text[0] == '\0'), &diags);
+    FUZZ_REQUIRE(checked.deadlocks.holds == (checked.deadlocks.text[0] == '\0'), &diags);
+    if (checked.races.holds) proof->races.verdict = TVM_PROVED;
+    if (checked.deadlocks.holds && !checked.waits_for_blocks) proof->deadlocks.verdict = TVM_PROVED;
 }
 
 static void check(const tvm_ir_program *program, uint32_t kernel) {
@@ -54,6 +83,11 @@ static void check(const tvm_ir_program *program, uint32_t kernel) {
     FUZZ_REQUIRE((proof.races.verdict == TVM_PROVED) == (proof.races.text[0] == '\0'), &diags);
     FUZZ_REQUIRE((proof.deadlocks.verdict == TVM_PROVED) == (proof.deadlocks.text[0] == '\0'), &diags);
     FUZZ_REQUIRE((proof.global.verdict == TVM_PROVED) == (proof.global.text[0] == '\0'), &diags);
+    tvm_certificate own;
+    FUZZ_REQUIRE(tvm_certify(program, kernel, &own, &diags) == TVM_OK, &diags);
+    confirm(program, kernel, own.words, own.count, &proof);
+    confirm(program, kernel, k->certificate, k->certificate_count, &proof);
+    free(own.words);
     if (proof.races.verdict != TVM_PROVED && proof.deadlocks.verdict != TVM_PROVED &&
         proof.global.verdict != TVM_PROVED)
         return;

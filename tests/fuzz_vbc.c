@@ -100,6 +100,16 @@ static void change_insn(tvm_ir_kernel *kernel, unsigned *seed) {
         insn->result = other_slot(kernel, insn->result, seed);
 }
 
+/* Words that mean nothing: whoever reads the container keeps them. */
+static void change_certificate(tvm_ir_kernel *kernel, unsigned *seed) {
+    const uint32_t count = 1 + below(seed, 8);
+    uint32_t *words = malloc(count * sizeof *words);
+    for (uint32_t i = 0; words && i < count; i++) words[i] = below(seed, 9);
+    free(kernel->certificate);
+    kernel->certificate = words;
+    kernel->certificate_count = words ? count : 0;
+}
+
 /* The container of the changed program; its size, or 0. */
 static size_t change_program(uint8_t *data, size_t size, size_t max_size, unsigned seed) {
     tvm_diags diags = {0};
@@ -109,17 +119,20 @@ static size_t change_program(uint8_t *data, size_t size, size_t max_size, unsign
     if (tvm_vbc_read(data, size, "fuzz.vbc", &program, &diags) == TVM_OK && program->kernel_count > 0) {
         tvm_ir_kernel *kernel = &program->kernels[below(&seed, program->kernel_count)];
         for (uint32_t i = 1 + below(&seed, 3); i > 0; i--) {
-            uint32_t way = below(&seed, 8);
+            uint32_t way = below(&seed, 9);
             if (way < 4)
                 change_operand(kernel, &seed);
             else if (way < 6)
                 change_expr(kernel, &seed);
             else if (way == 6)
                 change_slot(program, kernel, &seed);
+            else if (way == 7)
+                change_certificate(kernel, &seed);
             else
                 change_insn(kernel, &seed);
         }
-        tvm_status status = tvm_vbc_write(program, TVM_VBC_LINES, &bytes, &made, &diags);
+        tvm_status status =
+            tvm_vbc_write(program, TVM_VBC_LINES | TVM_VBC_CERTIFICATES, &bytes, &made, &diags);
         if (status != TVM_OK || made > max_size) made = 0;
         if (made) memcpy(data, bytes, made);
     }

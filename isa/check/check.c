@@ -8,18 +8,14 @@
 
 /* ---- what is found ---- */
 
-static void fail_v(tvm_checked_claim *claim, uint32_t insn, const char *format, va_list arguments) {
-    if (!claim->holds) return;
-    claim->holds = false;
-    claim->insn = insn;
-    vsnprintf(claim->text, sizeof claim->text, format, arguments);
-}
-
 void tvm_check_fail(checker *c, tvm_checked_claim *claim, uint32_t insn, const char *format, ...) {
     va_list arguments;
     (void)c;
+    if (!claim->holds) return;
+    claim->holds = false;
+    claim->insn = insn;
     va_start(arguments, format);
-    fail_v(claim, insn, format, arguments);
+    vsnprintf(claim->text, sizeof claim->text, format, arguments);
     va_end(arguments);
 }
 

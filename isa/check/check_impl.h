@@ -135,7 +135,7 @@ typedef struct check_team {
     tvm_team warps;
 } check_team;
 
-/* An access as the other teams see it. */
+/* An access as the other teams see it. Compared as bytes, as places are: neither has padding. */
 typedef struct check_entry {
     uint32_t team, group, place, lasts; /* lasts: nothing after its group orders it, but its ring */
     uint64_t cover, after;              /* after: rings for whose products the team waits no more */
@@ -211,8 +211,7 @@ bool tvm_check_read(checker *c, const uint32_t *words, uint32_t count);
 check_value tvm_check_eval(const checker *c, const check_state *state, uint32_t expr);
 void tvm_check_assign(const checker *c, check_state *state, uint32_t slot, check_value value);
 bool tvm_check_includes(const check_value *wide, const check_value *value);
-/* The first value of a loop's variable, and the one after it; both at the head, before it is compared. */
-check_value tvm_check_first_turn(const checker *c, const check_state *state, const tvm_insn *loop);
+/* The value of a loop's variable in the next turn, at the head, before it is compared. */
 check_value tvm_check_next_turn(const checker *c, const check_state *state, const tvm_insn *loop);
 /* 1: the loop goes on, or the condition holds; 0: not; -1: it is not known. */
 int tvm_check_decides(const checker *c, const check_state *state, const tvm_insn *insn);
@@ -251,6 +250,11 @@ void tvm_check_add_entry(checker *c, const check_state *state, uint32_t group);
 bool tvm_check_is_complete(const checker *c, const check_record *record, uint32_t cell, uint32_t pending);
 
 /* ---- check_rings.c ---- */
+
+/* The team's warps, as bits. */
+static inline uint32_t tvm_check_warps(const checker *c, uint32_t team) {
+    return (uint32_t)(((UINT64_C(1) << c->teams[team].warps.warps) - 1) << c->teams[team].warps.first);
+}
 
 bool tvm_check_find_cells(checker *c);
 uint16_t tvm_check_cell_at(const checker *c, const check_state *state, const tvm_operand *operand);

@@ -39,10 +39,9 @@ static void commit_group(const checker *c, check_record *record) {
 }
 
 static void wait_group(const checker *c, check_record *record, uint32_t pending) {
-    if (actor_of(c, record) != CHECK_COPY || record->level != CHECK_COMMITTED || record->age < pending)
-        return;
-    record->level = CHECK_RETIRED;
-    record->age = 0;
+    bool waited =
+        actor_of(c, record) == CHECK_COPY && record->level == CHECK_COMMITTED && record->age >= pending;
+    if (waited) record->level = CHECK_RETIRED, record->age = 0;
 }
 
 /* What else orders, as `lets go on other warps`, orders nothing that is looked at here. */
@@ -106,14 +105,12 @@ static bool conflicts(checker *c, const check_record *past, uint32_t place) {
 void tvm_check_add_entry(checker *c, const check_state *state, uint32_t group) {
     const uint32_t place = tvm_check_place_after(c, state->record.place - 1, TVM_NONE), team = state->team;
     const check_site *site = tvm_check_site(c, place);
-    check_entry entry;
-    memset(&entry, 0, sizeof entry);
-    entry.team = team;
-    entry.group = group;
-    entry.place = place;
-    entry.lasts = team != 0 && site->actor >= CHECK_COPY;
-    entry.cover = team != 0 ? state->record.cover : 0;
-    entry.after = team != 0 ? tvm_check_waits_no_more(c, team, site->insn) : 0;
+    const check_entry entry = {.team = team,
+                               .group = group,
+                               .place = place,
+                               .lasts = team != 0 && site->actor >= CHECK_COPY,
+                               .cover = team != 0 ? state->record.cover : 0,
+                               .after = team != 0 ? tvm_check_waits_no_more(c, team, site->insn) : 0};
     tvm_check_set_add(c, &c->entries, &entry, sizeof entry, NULL);
 }
 

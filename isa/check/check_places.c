@@ -53,9 +53,7 @@ static void forget_loop(check_place *place, unsigned d) {
 
 uint32_t tvm_check_place_of(checker *c, const check_state *state, uint32_t number) {
     const check_site *site = &c->sites[number];
-    check_place place;
-    memset(&place, 0, sizeof place);
-    place.site = number;
+    check_place place = {.site = number};
     for (unsigned d = 0; d < site->rank; d++) {
         place.low[d] = CHECK_UNKNOWN;
         if (site->everywhere) continue;
@@ -181,11 +179,12 @@ static bool find_threads(checker *c, check_site *site) {
 
 /* How far the second is behind the first along each dimension. Multiples of one extent are one place, or have
  * no element in common. */
-static bool find_distance(const check_site *s, const check_place *x, const check_place *y,
-                          int64_t *distance) {
+static bool find_distance(const check_site *s, const check_site *t, const check_place *x,
+                          const check_place *y, int64_t *distance) {
     for (unsigned d = 0; d < s->rank; d++) {
         bool exact = is_exact(x->low[d]) && is_exact(y->low[d]);
-        bool aligned = x->low[d] == CHECK_ALIGNED && y->low[d] == CHECK_ALIGNED;
+        bool aligned =
+            x->low[d] == CHECK_ALIGNED && y->low[d] == CHECK_ALIGNED && s->extent[d] == t->extent[d];
         bool linear = is_alike(x, y, d) && !x->behind[d] && !y->behind[d];
         if (!exact && !aligned && !linear) return false;
         distance[d] = exact ? (int64_t)y->low[d] - x->low[d] : linear ? (int64_t)y->from[d] - x->from[d] : 0;
@@ -203,12 +202,10 @@ bool tvm_check_differ(checker *c, uint32_t a, uint32_t b, bool warps) {
     const check_place *x = tvm_check_place(c, a), *y = tvm_check_place(c, b);
     check_site *s = &c->sites[x->site], *t = &c->sites[y->site];
     int64_t distance[TVM_MAX_RANK] = {0};
-    if (s->slot != t->slot || !find_distance(s, x, y, distance)) return true;
+    if (s->slot != t->slot || !find_distance(s, t, x, y, distance)) return true;
     bool same = true;
     for (unsigned d = 0; d < s->rank; d++) same = same && distance[d] == 0 && s->extent[d] == t->extent[d];
     if (is_own(s, t, same)) return false;
-    for (unsigned d = 0; d < s->rank; d++) /* multiples of different extents */
-        if (x->low[d] == CHECK_ALIGNED && s->extent[d] != t->extent[d]) return true;
     if (!find_threads(c, s) || !find_threads(c, t)) return true;
     tvm_check_charge(c, elements_of(t) / 4);
     for (uint32_t e = 0; e < elements_of(t); e++) {

@@ -195,8 +195,7 @@ static bool is_of_one_group(const checker *c, uint32_t set) {
     uint32_t group = UINT32_MAX, warps = 0;
     if (set & 1) return false;
     for (uint32_t t = 1; t < c->team_count; t++) {
-        tvm_team team = c->teams[t].warps;
-        uint32_t own = (team.warps == 32 ? UINT32_MAX : (UINT32_C(1) << team.warps) - 1) << team.first;
+        const uint32_t own = tvm_check_warps(c, t);
         if (!(set >> t & 1)) continue;
         if (warps & own || (group != UINT32_MAX && c->teams[t].group != group)) return false;
         group = c->teams[t].group;

@@ -104,7 +104,8 @@ static void enter_loop(checker *c, check_state *state, uint32_t at) {
     const tvm_insn *loop = &c->kernel->insns[at];
     move_record(c, state, at, true); /* of a time before, that was left by way of a loop around it */
     if (loop->op == TVM_OP_FOR)
-        tvm_check_assign(c, state, loop->result, tvm_check_first_turn(c, state, loop));
+        tvm_check_assign(c, state, loop->result,
+                         tvm_check_eval(c, state, tvm_operands(c->kernel, loop)[0].value));
     state->at = 2 * at + 1;
 }
 
@@ -252,8 +253,7 @@ static void run_from(checker *c, const check_state *start) {
 }
 
 void tvm_check_run(checker *c) {
-    check_state start;
-    memset(&start, 0, sizeof start);
+    check_state start = {.team = 0};
     c->drained = c->proper;
     find_matters(c);
     run_from(c, &start);

@@ -140,19 +140,13 @@ static bool is_unknown(const checker *c, uint32_t at) {
     const tvm_operand *operands = tvm_operands(c->kernel, insn);
     unsigned tensors = 0;
     for (uint32_t o = 0; o < insn->count; o++) tensors += is_shared(c, &operands[o]);
-    switch (insn->op) {
-    case TVM_OP_VIEW_SHARED:
-    case TVM_OP_FREE_SHARED:
-        return false;
-    case TVM_OP_ATOMIC:
-    case TVM_OP_ATOMIC_FETCH: /* a rank; instructions of before there was one end with the scope */
-        return c->site_count - c->first_site[at] < tensors ||
-               operands[insn->count - 1].kind == TVM_OPERAND_EXPR;
-    case TVM_OP_COPY_BULK: /* multicast */
-        return operands[insn->count - 1].kind != TVM_OPERAND_NONE;
-    default:
-        return c->site_count - c->first_site[at] < tensors;
-    }
+    if (insn->op == TVM_OP_VIEW_SHARED || insn->op == TVM_OP_FREE_SHARED) return false;
+    bool atomic =
+        insn->op == TVM_OP_ATOMIC || insn->op == TVM_OP_ATOMIC_FETCH; /* of old ones the scope is last */
+    bool far =
+        (atomic && operands[insn->count - 1].kind == TVM_OPERAND_EXPR) ||
+        (insn->op == TVM_OP_COPY_BULK && operands[insn->count - 1].kind != TVM_OPERAND_NONE); /* multicast */
+    return far || c->site_count - c->first_site[at] < tensors;
 }
 
 bool tvm_check_find_sites(checker *c) {

@@ -191,16 +191,22 @@ static void at_head(const turns *t, check_state *state, uint32_t loop, bool firs
     const tvm_insn *insn = &c->kernel->insns[loop];
     if (insn->op == TVM_OP_FOR)
         set(t, state, insn->result,
-            first ? tvm_check_first_turn(c, state, insn) : tvm_check_next_turn(c, state, insn));
+            first ? tvm_check_eval(c, state, tvm_operands(c->kernel, insn)->value)
+                  : tvm_check_next_turn(c, state, insn));
     state->at = 2 * loop + 1;
     for (uint32_t i = 0; i < c->invariant_count; i++) {
         const check_state *known = &c->invariants[i];
         bool fits = known->team == state->team && known->at == loop;
-        for (uint32_t s = 0; s < c->scalar_count && fits; s++)
-            fits = !(c->turn_scalars >> s & 1) || tvm_check_includes(&known->values[s], &state->values[s]);
-        for (uint32_t s = 0; s < c->scalar_count && fits; s++)
-            if (c->turn_scalars >> s & 1) state->values[s] = known->values[s];
-        if (fits) return;
+        check_state wide = *state;
+        for (uint32_t s = 0; s < c->scalar_count && fits; s++) {
+            if (!(c->turn_scalars >> s & 1)) continue;
+            fits = tvm_check_includes(&known->values[s], &state->values[s]);
+            wide.values[s] = known->values[s];
+        }
+        if (fits) {
+            *state = wide;
+            return;
+        }
     }
 }
 
@@ -309,37 +315,34 @@ static void check_ends(const turns *t, const joint *j) {
     }
 }
 
+/* Runs the teams until each waits, has ended or has a decision to take that no other has taken; returns the
+ * first of the latter. */
+static uint32_t run_to_decision(const turns *t, joint *j) {
+    uint32_t team = t->end;
+    for (bool moved = true; moved && !t->c->over;) {
+        moved = false;
+        team = t->end;
+        for (uint32_t i = t->first; i < t->end; i++) {
+            outcome to;
+            while ((to = advance(t, j, i, &moved)) == DECIDES && follow(t, j, i)) moved = true;
+            if (to == DECIDES && team == t->end) team = i;
+        }
+    }
+    return team;
+}
+
 static void run(turns *t, joint *j) {
     checker *c = t->c;
-    for (;;) {
-        uint32_t team = t->end;
-        for (bool moved = true; moved && !c->over;) {
-            moved = false;
-            team = t->end;
-            for (uint32_t i = t->first; i < t->end; i++) {
-                outcome to;
-                while ((to = advance(t, j, i, &moved)) == DECIDES && follow(t, j, i)) moved = true;
-                if (to == DECIDES && team == t->end) team = i;
-            }
-        }
-        if (team == t->end || c->over || !is_new(t, j)) break;
+    for (uint32_t team; (team = run_to_decision(t, j)) < t->end && !c->over;) {
+        if (!is_new(t, j)) return; /* what follows has been looked at */
         push(t, j);
         if (c->over) return;
         choose(t, &t->waiting[t->count - 1], team, false);
         choose(t, j, team, true);
     }
-    bool all = true, decides = false;
-    for (uint32_t i = t->first; i < t->end; i++) {
-        const uint32_t at = j->teams[i].at / 2;
-        if (is_over(t, j, i)) continue;
-        decides = decides || tvm_insn_class(&c->kernel->insns[at]) <= TVM_CLASS_BRANCH; /* looked at before */
-        all = false;
-    }
-    for (uint32_t i = t->first; i < t->end && !all && !decides; i++)
-        if (!is_over(t, j, i))
-            tvm_check_fail(c, &c->checked->deadlocks, j->teams[i].at / 2,
-                           "it may wait for a team that waits or has ended");
-    if (all && !c->over) check_ends(t, j);
+    for (uint32_t i = t->first; i < t->end && !c->over; i++)
+        if (!is_over(t, j, i)) stop(c, j->teams[i].at / 2, "it may wait for a team that waits or has ended");
+    if (!c->over) check_ends(t, j);
 }
 
 static bool begin(turns *t, joint *j) {
@@ -387,8 +390,7 @@ static bool can_be_run(checker *c) {
             if (c->cells[i].wait_by >> t & 1 && !tvm_check_is_taken(c, t, i))
                 why = "a wait is at no ring of the certificate";
     for (uint32_t t = 1; t < c->team_count; t++) {
-        tvm_team team = c->teams[t].warps;
-        uint32_t own = (team.warps == 32 ? UINT32_MAX : (UINT32_C(1) << team.warps) - 1) << team.first;
+        const uint32_t own = tvm_check_warps(c, t);
         bool alone = t == 1 || c->teams[t].group != c->teams[t - 1].group;
         if (alone) warps = 0;
         if (warps & own) why = "warps are in two roles that run beside each other";

@@ -1,7 +1,7 @@
 /* Scalars, as far as the certificate names them. */
 #include "check_impl.h"
 
-enum { MOST = 1 << 16, MOST_DEPTH = 12 };
+enum { MOST = 1 << 16 };
 
 static check_value any(void) {
     return (check_value){0};
@@ -23,7 +23,7 @@ static int64_t type_max(tvm_dtype type) {
 
 /* Of a class with a number: what does not wrap. */
 static check_value of_class(const tvm_expr *node, check_value a, check_value b) {
-    if (a.kind != CHECK_CLASS && (node->op == TVM_EXPR_ADD || node->op == TVM_EXPR_MUL)) {
+    if (a.kind != CHECK_CLASS && node->op == TVM_EXPR_ADD) {
         check_value swap = a;
         a = b;
         b = swap;
@@ -36,12 +36,6 @@ static check_value of_class(const tvm_expr *node, check_value a, check_value b) 
         if (a.high > most - b.v) return any();
         value.high += b.v;
         value.v = (a.v + b.v) % a.modulus;
-        return value;
-    case TVM_EXPR_MUL:
-        if (b.v == 0 || a.high > most / b.v || a.modulus > MOST / b.v) return any();
-        value.high *= b.v;
-        value.v *= b.v;
-        value.modulus *= (uint32_t)b.v;
         return value;
     case TVM_EXPR_DIV:
         if (b.v == 0 || a.modulus % b.v) return any();
@@ -58,28 +52,12 @@ static check_value of_class(const tvm_expr *node, check_value a, check_value b) 
     }
 }
 
-static check_value lazily(const checker *c, const check_state *state, const tvm_expr *node) {
-    check_value first = tvm_check_eval(c, state, node->a);
-    if (node->op == TVM_EXPR_SELECT) {
-        if (first.kind == CHECK_EXACT) return tvm_check_eval(c, state, first.v ? node->b : node->c);
-        return any();
-    }
-    bool ends = node->op == TVM_EXPR_LOR; /* which value of an operand decides */
-    if (first.kind == CHECK_EXACT && (first.v != 0) == ends) return exact(ends);
-    check_value second = tvm_check_eval(c, state, node->b);
-    if (second.kind == CHECK_EXACT && ((second.v != 0) == ends || first.kind == CHECK_EXACT))
-        return exact(second.v != 0);
-    return any();
-}
-
 check_value tvm_check_eval(const checker *c, const check_state *state, uint32_t expr) {
     const tvm_expr *node = &c->kernel->exprs[expr];
     const unsigned arity = tvm_expr_arity(node);
     if (node->op == TVM_EXPR_INTEGER) return is_whole(node->type) ? exact(node->value.i) : any();
     if (node->op == TVM_EXPR_SLOT)
         return c->scalar_of[node->a] >= 0 ? state->values[c->scalar_of[node->a]] : any();
-    if (node->op == TVM_EXPR_LAND || node->op == TVM_EXPR_LOR || node->op == TVM_EXPR_SELECT)
-        return lazily(c, state, node);
     if (arity == 0 || !is_whole(node->type) || !is_whole(c->kernel->exprs[node->a].type)) return any();
     check_value values[3];
     tvm_scalar operands[3] = {{0}, {0}, {0}}, result;
@@ -93,11 +71,6 @@ check_value tvm_check_eval(const checker *c, const check_state *state, uint32_t 
         bool made = tvm_expr_apply(node, c->kernel->exprs[node->a].type, operands, &result, NULL) == TVM_OK;
         return made ? exact(result.i) : any();
     }
-    if (node->op == TVM_EXPR_CAST)
-        return values[0].kind == CHECK_CLASS && tvm_dtype_is_integer(node->type) &&
-                       values[0].high <= type_max(node->type)
-                   ? values[0]
-                   : any();
     return arity == 2 ? of_class(node, values[0], values[1]) : any();
 }
 
@@ -117,25 +90,11 @@ bool tvm_check_includes(const check_value *wide, const check_value *value) {
 
 /* ---- loops ---- */
 
-/* No value of the expression, of 64 bits at most with a sign, is above. */
-static int64_t most_of(const checker *c, uint32_t expr, unsigned depth) {
-    const tvm_expr *node = &c->kernel->exprs[expr];
-    const int64_t most = type_max(node->type);
-    if (!is_whole(node->type) || depth == MOST_DEPTH) return INT64_MAX;
-    if (node->op == TVM_EXPR_INTEGER) return node->value.i;
-    if (node->op != TVM_EXPR_MIN) return most;
-    int64_t a = most_of(c, node->a, depth + 1), b = most_of(c, node->b, depth + 1);
-    return a < b ? a : b;
-}
-
+/* A number; 0: another expression, or no step of a loop. */
 static int64_t step_of(const checker *c, const tvm_insn *loop) {
     const tvm_expr *step = &c->kernel->exprs[tvm_operands(c->kernel, loop)[2].value];
-    return step->op == TVM_EXPR_INTEGER && step->value.i >= 1 && step->value.i <= INT32_MAX ? step->value.i
-                                                                                            : 0;
-}
-
-check_value tvm_check_first_turn(const checker *c, const check_state *state, const tvm_insn *loop) {
-    return tvm_check_eval(c, state, tvm_operands(c->kernel, loop)[0].value);
+    bool plain = step->op == TVM_EXPR_INTEGER && step->value.i >= 1 && step->value.i <= INT32_MAX;
+    return plain ? step->value.i : 0;
 }
 
 /* The sum is a mathematical integer, by vasm(5): it does not wrap. */
@@ -166,6 +125,7 @@ int tvm_check_decides(const checker *c, const check_state *state, const tvm_insn
 void tvm_check_goes_on(const checker *c, check_state *state, const tvm_insn *loop) {
     if (loop->op != TVM_OP_FOR || c->scalar_of[loop->result] < 0) return;
     check_value *variable = &state->values[c->scalar_of[loop->result]];
-    int64_t most = most_of(c, tvm_operands(c->kernel, loop)[1].value, 0);
+    const tvm_expr *end = &c->kernel->exprs[tvm_operands(c->kernel, loop)[1].value];
+    int64_t most = end->op == TVM_EXPR_INTEGER ? end->value.i : type_max(end->type);
     if (variable->kind == CHECK_CLASS && most > 0 && variable->high >= most) variable->high = most - 1;
 }
