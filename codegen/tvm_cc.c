@@ -315,7 +315,8 @@ static tvm_status embed(arguments *a, tvm_diags *diags) {
     if (status == TVM_OK && count > 0) status = tvm_ptx_compiler_ask(&compiler, diags);
     if (status == TVM_OK) status = tvm_embed(program, targets, count, &compiler, a->jobs, diags);
     unsigned lines = program && has_lines(program) ? TVM_VBC_LINES : 0;
-    if (status == TVM_OK) status = tvm_vbc_write_file(program, a->output, lines | TVM_VBC_IMAGES | TVM_VBC_CERTIFICATES, diags);
+    if (status == TVM_OK)
+        status = tvm_vbc_write_file(program, a->output, lines | TVM_VBC_IMAGES | TVM_VBC_CERTIFICATES, diags);
     if (status == TVM_OK) print_images(program);
     tvm_ptx_compiler_free(&compiler);
     tvm_ir_program_free(program);

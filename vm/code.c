@@ -140,7 +140,8 @@ tvm_status tvm_program_bytes(const tvm_program *code, void **bytes, size_t *size
     if (!code || !bytes || !size) return TVM_USAGE;
     uint8_t *written = NULL;
     tvm_diags diags = {0};
-    tvm_status status = tvm_vbc_write(code->program, TVM_VBC_LINES | TVM_VBC_IMAGES | TVM_VBC_CERTIFICATES, &written, size, &diags);
+    tvm_status status = tvm_vbc_write(code->program, TVM_VBC_LINES | TVM_VBC_IMAGES | TVM_VBC_CERTIFICATES,
+                                      &written, size, &diags);
     *bytes = written;
     return tvm_context_finish(code->context, status, &diags);
 }
