@@ -56,8 +56,7 @@ static check_value to_class(const maker *m, uint32_t loop, check_value value, mo
     if (value.kind == CHECK_ANY || value.v < 0 || step->op != TVM_EXPR_INTEGER) return (check_value){0};
     if (value.kind == CHECK_CLASS && value.modulus % modulus) return (check_value){0};
     int64_t high = most + step->value.i, least = value.kind == CHECK_EXACT ? value.v : value.high;
-    return (check_value){CHECK_CLASS == 2 ? value.v % modulus : 0, high > least ? high : least, CHECK_CLASS,
-                         modulus};
+    return (check_value){value.v % modulus, high > least ? high : least, CHECK_CLASS, modulus};
 }
 
 static void widen(maker *m, uint32_t at, check_state *state) {
