@@ -53,8 +53,8 @@
  *
  * The checker and the prover are one pass: nothing is searched for but which pairs of mbarriers are rings,
  * what holds in all turns of a loop (loops.c), and factors by which facts contradict each other (refute.c); a
- * wrong guess is found by the walk, and checked. So there is no certificate: who doubts a proof runs the pass
- * again.
+ * wrong guess is found by the walk, and checked. Who doubts a proof runs the pass again, or the checker of
+ * isa/check, which is smaller, on a certificate (certify.h).
  *
  * Limits: copies to other blocks of a cluster, and arrivals at their mbarriers, are not looked at; that what
  * other blocks release, or put where that is not proved, comes is taken for granted, and said
