@@ -34,7 +34,8 @@ enum {
     CHECK_RINGS = 64,
     CHECK_SCALARS = 48,
     CHECK_CELLS = 96,
-    CHECK_WORK = 1 << 23,
+    CHECK_INVARIANTS = 1 << 13,
+    CHECK_WORK = 1 << 23, /* steps, of which each takes no more than some 30 bytes */
     CHECK_VERSION = 1,
     CHECK_UNKNOWN = INT32_MIN, /* an index */
     CHECK_ALIGNED,             /* one that is a multiple of the tile's extent */

@@ -67,7 +67,7 @@ static void take_rings(checker *c, words *w) {
 }
 
 static void take_invariants(checker *c, words *w) {
-    uint32_t count = take(w, (uint32_t)(w->end - w->at) / 4 + 1);
+    uint32_t count = take(w, CHECK_INVARIANTS + 1);
     c->invariants = calloc(count + (size_t)1, sizeof *c->invariants);
     if (!c->invariants) {
         c->no_memory = c->over = w->bad = true;

@@ -55,7 +55,7 @@ static bool is_new(checker *c, const check_state *state) {
     bool is;
     size_t size = offsetof(check_state, values) + c->scalar_count * sizeof *state->values;
     tvm_check_set_add(c, &c->seen, state, size, &is);
-    tvm_check_charge(c, 10);
+    tvm_check_charge(c, 10 + size / 16);
     return is && !c->over;
 }
 

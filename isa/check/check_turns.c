@@ -136,13 +136,13 @@ static void push(turns *t, const joint *j) {
         t->capacity = capacity;
     }
     t->waiting[t->count++] = *j;
-    tvm_check_charge(t->c, sizeof *j / 64);
+    tvm_check_charge(t->c, sizeof *j / 16);
 }
 
 static bool is_new(turns *t, const joint *j) {
     const size_t size = offsetof(joint, teams) + t->end * sizeof *j->teams;
     bool is;
-    tvm_check_charge(t->c, size / 64);
+    tvm_check_charge(t->c, size / 16);
     tvm_check_set_add(t->c, &t->c->seen, j, size, &is);
     return is && !t->c->over;
 }
