@@ -219,7 +219,7 @@ static tvm_status prove(arguments *args, const tvm_ir_program *program, tvm_diag
     bool refuted = false;
     for (uint32_t k = 0; k < program->kernel_count && status == TVM_OK; k++) {
         tvm_proof proof;
-        status = tvm_prove(program, k, &proof, diags);
+        status = tvm_prove_long(program, k, &proof, diags);
         if (status != TVM_OK) break;
         tvm_proof_add(&text, program, k, &proof);
         const tvm_proof_verdict verdicts[] = {proof.races.verdict, proof.deadlocks.verdict,

@@ -6,13 +6,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { MOST_WAYS = 4 }; /* through an extent of the grid, or an assumption, that is looked at */
+
 /* ---- values ---- */
 
 static bool is_whole(tvm_dtype type) {
     return tvm_dtype_is_integer(type);
 }
 
-static void type_range(tvm_dtype type, int64_t *low, int64_t *high) {
+void tvm_explore_limits(tvm_dtype type, int64_t *low, int64_t *high) {
     unsigned bits = type.bits > 63 ? 63 : type.kind == TVM_KIND_UINT ? type.bits : type.bits - 1u;
     *high = type.kind == TVM_KIND_BOOL ? 1 : bits >= 63 ? INT64_MAX : (INT64_C(1) << bits) - 1;
     *low = type.kind == TVM_KIND_INT                      ? -*high - 1
@@ -22,7 +24,7 @@ static void type_range(tvm_dtype type, int64_t *low, int64_t *high) {
 
 refute_sum tvm_explore_unknown(explorer *e, tvm_dtype type, bool is_own) {
     int64_t low, high;
-    type_range(type, &low, &high);
+    tvm_explore_limits(type, &low, &high);
     uint16_t unknown = tvm_refute_unknown_new(e->unknowns, low, high, is_own);
     if (!unknown) e->failed = true;
     e->unknowns->of[unknown].is_passing = is_own;
@@ -86,7 +88,7 @@ static uint16_t memo(explorer *e, const refute_sum *a, const refute_sum *b, bool
 static refute_sum in_type(explorer *e, explore_moment *m, const refute_sum *sum, tvm_dtype type) {
     int64_t low, high, least, most;
     bool is_new;
-    type_range(type, &least, &most);
+    tvm_explore_limits(type, &least, &most);
     tvm_refute_range(e->unknowns, sum, &low, &high);
     if (e->exact || (low >= least && high <= most && low > INT64_MIN && high < INT64_MAX)) return *sum;
     refute_sum bottom = tvm_refute_number(least), top = tvm_refute_number(most);
@@ -109,7 +111,7 @@ static refute_sum quotient(explorer *e, explore_moment *m, tvm_dtype type, const
     bool is_new;
     uint16_t unknown = memo(e, a, b, &is_new);
     refute_unknown *of = &e->unknowns->of[unknown];
-    if (is_new) type_range(type, &low, &of->high); /* as the number that is divided */
+    if (is_new) tvm_explore_limits(type, &low, &of->high); /* as the number that is divided */
     if (is_new && tvm_refute_is_number(b, &number)) {
         tvm_refute_range(e->unknowns, a, &low, &high);
         if (high / number < of->high) of->high = high / number;
@@ -288,7 +290,9 @@ static bool step(explorer *e, explore_moment *m, const void *how) {
     else
         value = tvm_explore_unknown(e, type, true);
     m->values[to] = value;
-    return true;
+    refute_sum above = value, floor = tvm_refute_number(e->floors ? e->floors[at] : INT64_MIN);
+    if (!e->floors || e->floors[at] == INT64_MIN || !tvm_refute_add(&above, -1, &floor)) return true;
+    return tvm_explore_learn(e, m, &above);
 }
 
 static void move(explorer *e, explore_moments *to, explore_moments *from) {
@@ -379,43 +383,27 @@ void tvm_explore_forget(explorer *e, uint32_t unknowns, uint32_t quotients) {
 
 /* ---- begin and end ---- */
 
-/* What bears on what is asked, and on ends. */
-static void find_slice(explorer *e) {
-    const tvm_ir_kernel *kernel = e->p->kernel;
-    for (uint32_t i = 0; i < kernel->insn_count; i++) {
-        const tvm_insn *insn = &kernel->insns[i];
-        e->insns[i] = e->asked[i] || tvm_insn_class(insn) == TVM_CLASS_EXIT || insn->op == TVM_OP_TRAP;
-        if (e->asked[i]) tvm_prove_mark_operands(e->p, i, e->slots);
-    }
-    tvm_prove_close_over(e->p, 0, kernel->insn_count, e->insns, e->slots);
-    for (uint32_t s = 0; s < kernel->slot_count; s++) {
-        bool is = s >= kernel->param_count && e->slots[s] && kernel->slots[s].kind == TVM_SLOT_SCALAR &&
-                  (is_whole(kernel->slots[s].dtype) || kernel->slots[s].dtype.kind == TVM_KIND_BOOL);
-        e->index[s] = is ? (int32_t)e->followed++ : -1;
-    }
-    e->values = e->followed + 3 + EXPLORE_KEPT;
-    e->values *= 1 + 2 * EXPLORE_DEPTH;
-}
-
-bool tvm_explore_begin(explorer *e, prover *p, refute_unknowns *unknowns, const uint8_t *asked) {
+bool tvm_explore_begin(explorer *e, prover *p, refute_unknowns *unknowns, const uint8_t *asked,
+                       unsigned most) {
     const size_t insns = p->kernel->insn_count + (size_t)1, slots = p->kernel->slot_count + (size_t)1;
-    *e = (explorer){.p = p, .unknowns = unknowns, .asked = asked};
+    *e = (explorer){.p = p, .unknowns = unknowns, .asked = asked, .most = most};
     e->insns = calloc(insns, 1);
-    e->slots = calloc(slots, 1);
+    e->edge = calloc(insns, 1);
     e->index = calloc(slots, sizeof *e->index);
     e->leaves = calloc(p->kernel->expr_count + (size_t)3, sizeof *e->leaves);
-    if (!e->insns || !e->slots || !e->index || !e->leaves) {
+    if (!e->insns || !e->edge || !e->index || !e->leaves || !tvm_explore_slice(e)) {
         p->no_memory = e->failed = true;
         return false;
     }
-    find_slice(e);
+    e->values = (e->followed + 3 + EXPLORE_KEPT) * (1 + 2 * EXPLORE_DEPTH);
     return true;
 }
 
 void tvm_explore_end(explorer *e) {
     tvm_explore_clear(&e->ends);
     free(e->insns);
-    free(e->slots);
+    free(e->edge);
+    free(e->floors);
     free(e->index);
     free(e->leaves);
     free(e->quotients);
@@ -451,15 +439,30 @@ static bool assume(explorer *e, explore_moment *m, const void *how) {
     return tvm_explore_learn(e, m, &down) && tvm_explore_learn(e, m, &up);
 }
 
-/* What is several cases says nothing here. */
+/* How many minima, maxima and selections the expression has. */
+static unsigned ways(const explorer *e, uint32_t expr) {
+    const tvm_expr *node = &e->p->kernel->exprs[expr];
+    unsigned count = node->op == TVM_EXPR_MIN || node->op == TVM_EXPR_MAX || node->op == TVM_EXPR_SELECT;
+    for (unsigned i = 0; i < tvm_expr_arity(node) && count <= MOST_WAYS; i++)
+        count += ways(e, node->operands[i]);
+    return count;
+}
+
+/* What is several cases, or too many, says nothing here. */
 static void use_given(explorer *e, explore_moments *moments, const given *g) {
     explore_moments before = {0};
+    const uint32_t unknowns = e->unknowns->count, quotients = e->quotient_count;
+    if (ways(e, g->expr) > MOST_WAYS) return;
     for (uint32_t k = 0; k < moments->count; k++)
         tvm_explore_add(e, &before, tvm_explore_copy(e, moments->of[k]));
+    if (e->failed) return tvm_explore_clear(&before);
     tvm_explore_each(e, moments, false, assume, g);
-    bool plain = moments->count == 1;
+    bool plain = moments->count == 1 && !e->failed;
+    e->failed = e->p->no_memory;
     tvm_explore_clear(plain ? &before : moments);
-    if (!plain) *moments = before;
+    if (plain) return;
+    *moments = before;
+    tvm_explore_forget(e, unknowns, quotients);
 }
 
 explore_moment *tvm_explore_start(explorer *e) {

@@ -11,8 +11,9 @@ enum {
     EXPLORE_DEPTH = 3,   /* of loops that are looked into */
     EXPLORE_GHOSTS = 4,  /* numbers that a caller changes at instructions that he asks for */
     EXPLORE_KEPT = EXPLORE_GHOSTS + TVM_MAX_RANK, /* and such that he leaves alone */
-    EXPLORE_CHOICES = 24, /* in one instruction */
-    EXPLORE_APART = 4     /* moments; of more those that come of one are joined */
+    EXPLORE_CHOICES = 24,                         /* in one instruction */
+    EXPLORE_ALL = UINT8_MAX - 1,                  /* a distance (slice.c) that is beyond all */
+    EXPLORE_APART = 4                             /* moments; of more those that come of one are joined */
 };
 
 /* Values are of the kernel's scalars that are followed, the indices of the block, ghosts, and what followed
@@ -40,8 +41,12 @@ typedef struct explorer {
     prover *p;
     refute_unknowns *unknowns;
     refute_solver *trial;
-    uint8_t *insns, *slots; /* that bear on what is asked */
-    int32_t *index;         /* of a slot among the values; -1 */
+    unsigned most;   /* distance of what is followed (slice.c) */
+    unsigned ghosts; /* so many of them change */
+    uint8_t *insns;  /* that bear on what is asked */
+    int32_t *index;  /* of a slot among the values; -1: it is not followed */
+    uint8_t *edge;   /* by instruction: what it assigns is followed, but not all that it reads */
+    int64_t *floors; /* by instruction, what it assigns is at least; NULL: not known */
     uint32_t followed, values;
     uint16_t *leaves; /* by expression: the unknown of one that is alike in all blocks; 0: none yet */
     explore_quotient *quotients;
@@ -67,8 +72,10 @@ static inline uint32_t tvm_explore_ghost(const explorer *e, unsigned ghost) {
     return e->followed + 3 + ghost;
 }
 
-/* False: out of memory, which p->no_memory says. `asked`: by instruction; what bears on these is followed. */
-bool tvm_explore_begin(explorer *e, prover *p, refute_unknowns *unknowns, const uint8_t *asked);
+/* False: out of memory, which p->no_memory says. `asked`: by instruction; what bears on these is followed, up
+ * to the distance `most` (slice.c). */
+bool tvm_explore_begin(explorer *e, prover *p, refute_unknowns *unknowns, const uint8_t *asked,
+                       unsigned most);
 void tvm_explore_end(explorer *e);
 /* Of a kernel without roles, from its first instruction; takes the moment. */
 void tvm_explore_all(explorer *e, explore_moment *start);
@@ -95,6 +102,8 @@ bool tvm_explore_is_refuted(explorer *e, explore_moment *m, unsigned effort);
 void tvm_explore_forget(explorer *e, uint32_t unknowns, uint32_t quotients);
 /* Leaves out facts that follow from others. */
 void tvm_explore_tidy(explorer *e, explore_moment *m);
+/* Leaves out facts about what no value has, nor any instruction from there on reads. */
+void tvm_explore_drop(explorer *e, explore_moment *m, uint32_t from);
 /* Makes one of all from the first on, of which is so what is of each. */
 void tvm_explore_join(explorer *e, explore_moments *moments, uint32_t first);
 /* One way of two that the facts leave open: inside of tvm_explore_each each of them in turn. */
@@ -106,9 +115,23 @@ refute_sum tvm_explore_value(explorer *e, explore_moment *m, uint32_t expr);
 bool tvm_explore_holds(explorer *e, explore_moment *m, uint32_t expr);
 /* A new unknown of the type. */
 refute_sum tvm_explore_unknown(explorer *e, tvm_dtype type, bool is_own);
+/* The least and the greatest value of a type. */
+void tvm_explore_limits(tvm_dtype type, int64_t *low, int64_t *high);
 /* The type of a value; of what is no scalar i64. */
 tvm_dtype tvm_explore_type(const explorer *e, uint32_t value);
 refute_sum tvm_explore_grid(explorer *e, unsigned axis);
+
+/* ---- slice.c ---- */
+
+/* Finds e->insns, e->index and e->edge. False: out of memory. */
+bool tvm_explore_slice(explorer *e);
+/* Less is asked from here on, and no more is followed than bears on that. False: out of memory. */
+bool tvm_explore_narrow(explorer *e, const uint8_t *asked);
+
+/* ---- floors.c ---- */
+
+/* What instructions at the edge assign at least, into e->floors; they may do so much work. */
+void tvm_explore_find_floors(explorer *e, uint64_t most_work);
 
 /* ---- loops.c ---- */
 

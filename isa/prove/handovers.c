@@ -20,7 +20,7 @@ enum {
     MOST_TAKES = 24,
     MOST_EXTENT = 8, /* of a take, in tiles of puts */
     EFFORT = 2,
-    WORK = 1 << 18 /* steps, of a kernel */
+    WORK = 1 << 30 /* steps, of a kernel */
 };
 
 /* A put or take of a tile. */
@@ -35,6 +35,7 @@ typedef struct handover {
 /* A take, where a path has come to it. */
 typedef struct taken {
     const handover *site;
+    uint64_t others; /* sites of takes right behind it, in the same place but for numbers, as bits */
     explore_moment *m;
     refute_sum at[TVM_MAX_RANK];
 } taken;
@@ -138,7 +139,6 @@ static bool set_ghost(handovers *h, handover *site, unsigned *ghosts) {
 /* The dimension along which takes follow each other; and numbers of those that other dimensions keep apart.
  */
 static bool find_order(handovers *h) {
-    unsigned ghosts = 0;
     for (h->along = 0; h->along < h->sites[0].rank; h->along++) {
         bool is = true;
         for (uint32_t i = 0; i < h->count && is; i++) {
@@ -150,7 +150,7 @@ static bool find_order(handovers *h) {
     }
     if (h->along == h->sites[0].rank) return false;
     for (uint32_t i = 0; i < h->count; i++)
-        if (h->sites[i].takes && !set_ghost(h, &h->sites[i], &ghosts)) return false;
+        if (h->sites[i].takes && !set_ghost(h, &h->sites[i], &h->e->ghosts)) return false;
     return true;
 }
 
@@ -162,6 +162,46 @@ static const handover *site_at(const handovers *h, uint32_t insn) {
     return &h->sites[i];
 }
 
+/* Is all that is known of the first known of the second, too? */
+static bool knows_all(const explore_moment *of, const explore_moment *m) {
+    bool all = true;
+    for (uint32_t i = 0; i < of->fact_count && all; i++) {
+        uint32_t k = 0;
+        while (k < m->fact_count && memcmp(&of->facts[i], &m->facts[k], sizeof *of->facts) != 0) k++;
+        all = k < m->fact_count;
+    }
+    return all;
+}
+
+/* Is it right behind the other one, in the same place but for numbers of the text? Then what is shown of that
+ * one is shown of it. */
+static bool is_beside(const handovers *h, const taken *of, const explore_moment *m, const handover *site,
+                      const refute_sum *at) {
+    for (unsigned d = 0; d < site->rank; d++) {
+        bool numbers = index_of(h, site, d)->op == TVM_EXPR_INTEGER &&
+                       index_of(h, of->site, d)->op == TVM_EXPR_INTEGER && d != h->along;
+        if (of->site->extent[d] != site->extent[d]) return false;
+        if (!numbers && memcmp(&of->at[d], &at[d], sizeof *at) != 0) return false;
+    }
+    return of->site != site && knows_all(of->m, m);
+}
+
+static void keep_take(handovers *h, explore_moment *m, const handover *site, const refute_sum *at) {
+    for (uint32_t t = h->taken_count; t-- > 0;)
+        if (is_beside(h, &h->takes[t], m, site, at)) {
+            h->takes[t].others |= UINT64_C(1) << (site - h->sites);
+            return;
+        }
+    explore_moment *copy = h->taken_count < MOST_TAKES ? tvm_explore_copy(h->e, m) : NULL;
+    if (!copy) {
+        h->e->failed = true;
+        return;
+    }
+    taken *t = &h->takes[h->taken_count++];
+    *t = (taken){.site = site, .m = copy};
+    memcpy(t->at, at, site->rank * sizeof *at);
+}
+
 /* A take: it is kept, and begins below the one before it. */
 static void take(handovers *h, explore_moment *m, const handover *site) {
     refute_sum at[TVM_MAX_RANK];
@@ -170,14 +210,7 @@ static void take(handovers *h, explore_moment *m, const handover *site) {
     if (!h->e->silent && !h->wanted) {
         if (!tvm_explore_is_above(h->e, m, before, &at[h->along], site->extent[h->along], 1))
             refuse(h, "may be for what the block has taken before");
-        if (h->taken_count == MOST_TAKES) h->e->failed = true;
-        explore_moment *copy = h->e->failed ? NULL : tvm_explore_copy(h->e, m);
-        if (copy) {
-            taken *t = &h->takes[h->taken_count++];
-            t->site = site;
-            t->m = copy;
-            memcpy(t->at, at, sizeof at);
-        }
+        keep_take(h, m, site, at);
     }
     *before = at[h->along];
 }
@@ -187,17 +220,34 @@ static refute_sum *place_of(const handovers *h, explore_moment *m, unsigned d) {
     return &m->values[tvm_explore_ghost(h->e, EXPLORE_GHOSTS + d)];
 }
 
-/* A put, as the block that somebody waits for: is it what he waits for? */
-static bool put(handovers *h, explore_moment *m, const handover *site) {
+/* Is the put what the take waits for, of which the moment keeps the place? */
+static bool is_for(handovers *h, explore_moment *m, const handover *site, const handover *take) {
     for (unsigned d = 0; d < site->rank; d++) {
-        if (d != h->along && site->extent[d] != h->wanted->site->extent[d]) return false;
+        if (d != h->along && site->extent[d] != take->extent[d]) return false;
+        const tvm_expr *index = index_of(h, take, d);
+        bool number = d != h->along && index->op == TVM_EXPR_INTEGER;
         refute_sum at = tvm_explore_value(h->e, m, site->indices[d].value);
-        const refute_sum place = *place_of(h, m, d); /* what at is may have changed it */
+        const refute_sum place = number ? tvm_refute_number(index->value.i) : *place_of(h, m, d);
         if (!tvm_explore_is_above(h->e, m, &at, &place, 0, 1) ||
             !tvm_explore_is_above(h->e, m, &place, &at, 0, 1))
             return false;
     }
     return true;
+}
+
+/* A put, as the block that somebody waits for: has it put all that he waits for? A ghost says what of it, as
+ * bits. */
+static bool put(handovers *h, explore_moment *m, const handover *site) {
+    refute_sum *done = &m->values[tvm_explore_ghost(h->e, 0)];
+    const uint64_t all = h->wanted->others | UINT64_C(1) << (h->wanted->site - h->sites);
+    int64_t bits;
+    if (!tvm_refute_is_number(done, &bits)) return false;
+    for (uint32_t i = 0; i < h->count; i++) {
+        int64_t bit = INT64_C(1) << i;
+        if (all & (uint64_t)bit && !(bits & bit) && is_for(h, m, site, &h->sites[i])) bits |= bit;
+    }
+    *done = tvm_refute_number(bits);
+    return (uint64_t)bits == all;
 }
 
 static bool meet(explorer *e, explore_moment *m, uint32_t insn) {
@@ -215,6 +265,7 @@ static explore_moment *other_block(handovers *h, const taken *t, const refute_su
     const prover *p = h->e->p;
     explore_moment *m = tvm_explore_copy(h->e, t->m);
     for (unsigned d = 0; d < t->site->rank && m; d++) *place_of(h, m, d) = t->at[d];
+    if (m) m->values[tvm_explore_ghost(h->e, 0)] = tvm_refute_number(0);
     if (m && !tvm_refute_add(place_of(h, m, h->along), 1, part)) h->e->failed = true;
     for (uint32_t i = 0; i < h->count && m; i++)
         for (unsigned d = 0; d < h->sites[i].rank && !h->sites[i].takes; d++) {
@@ -296,10 +347,47 @@ static void set_apart(explorer *e, names *n, refute_sum *sum) {
     *sum = made;
 }
 
+static bool is_refuted(explorer *e, const refute_sum *facts, uint32_t count) {
+    refute_solver *solver = tvm_refute_solver_new(e->unknowns);
+    for (uint32_t i = 0; i < count && solver; i++) tvm_refute_solver_add(solver, &facts[i]);
+    bool refuted = solver && tvm_refute_facts(solver, facts, count, EFFORT);
+    free(solver);
+    return refuted;
+}
+
+static bool has_own(const explorer *e, const refute_sum *fact) {
+    for (uint32_t i = 0; i < fact->count; i++)
+        for (unsigned d = 0; d < REFUTE_DEGREE; d++)
+            if (e->unknowns->of[fact->terms[i].of[d]].is_own) return true;
+    return false;
+}
+
+/* Puts first, each once, the facts about blocks, and those about nothing but what these are about; how many.
+ * There are fewer unknowns in them, of which a refutation takes so many. */
+static uint32_t find_near(const explorer *e, refute_sum *facts, uint32_t count) {
+    bool near[REFUTE_UNKNOWNS] = {true};
+    uint32_t first = 0;
+    for (uint32_t f = 0; f < count; f++)
+        for (uint32_t i = 0; i < facts[f].count && has_own(e, &facts[f]); i++)
+            for (unsigned d = 0; d < REFUTE_DEGREE; d++) near[facts[f].terms[i].of[d]] = true;
+    for (uint32_t f = 0; f < count; f++) {
+        bool is = true;
+        for (uint32_t i = 0; i < facts[f].count; i++)
+            for (unsigned d = 0; d < REFUTE_DEGREE; d++) is = is && near[facts[f].terms[i].of[d]];
+        for (uint32_t i = 0; i < first && is; i++) is = memcmp(&facts[i], &facts[f], sizeof *facts) != 0;
+        if (!is) continue;
+        refute_sum swap = facts[first];
+        facts[first++] = facts[f];
+        facts[f] = swap;
+    }
+    return first;
+}
+
 /* Can the two, of blocks of which the first one's index along the axis is the lower, be in one place? */
 static bool are_apart(handovers *h, const taken *a, const taken *b, unsigned axis) {
     explorer *e = h->e;
     names *n = calloc(1, sizeof *n);
+    const uint32_t unknowns = e->unknowns->count, quotients = e->quotient_count;
     refute_sum facts[3 * EXPLORE_FACTS];
     uint32_t count = 0;
     if (!n) {
@@ -317,6 +405,8 @@ static bool are_apart(handovers *h, const taken *a, const taken *b, unsigned axi
         tvm_refute_add(&less, -1, &one))
         facts[count++] = less;
     for (unsigned d = 0; d < a->site->rank; d++) {
+        bool numbers = index_of(h, a->site, d)->op == TVM_EXPR_INTEGER;
+        if (numbers && (a->others || b->others)) continue; /* the others have other ones */
         refute_sum other = b->at[d], up = tvm_refute_number((int64_t)a->site->extent[d] - 1);
         refute_sum down = tvm_refute_number((int64_t)b->site->extent[d] - 1);
         set_apart(e, n, &other);
@@ -324,10 +414,9 @@ static bool are_apart(handovers *h, const taken *a, const taken *b, unsigned axi
         if (tvm_refute_add(&down, 1, &other) && tvm_refute_add(&down, -1, &a->at[d])) facts[count++] = down;
     }
     free(n);
-    refute_solver *solver = e->failed ? NULL : tvm_refute_solver_new(e->unknowns);
-    for (uint32_t i = 0; i < count && solver; i++) tvm_refute_solver_add(solver, &facts[i]);
-    bool apart = solver && tvm_refute(solver, facts, count, EFFORT);
-    free(solver);
+    if (e->failed) return false;
+    bool apart = is_refuted(e, facts, find_near(e, facts, count)) || is_refuted(e, facts, count);
+    tvm_explore_forget(e, unknowns, quotients);
     return apart;
 }
 
@@ -345,13 +434,17 @@ static void check_pairs(handovers *h) {
 
 /* ---- all ---- */
 
-static void prove_all(handovers *h) {
+static void prove_all(handovers *h, uint8_t *asked) {
     explorer *e = h->e;
     explore_moment *start = tvm_explore_start(e);
     for (unsigned g = 0; g < EXPLORE_GHOSTS && start; g++)
         start->values[tvm_explore_ghost(e, g)] = tvm_refute_number(INT64_C(1) << 40);
     if (start) tvm_explore_all(e, start);
     if (e->failed) return refuse(h, "is in a kernel of too many paths");
+    for (uint32_t i = 0; i < h->count; i++)
+        if (h->sites[i].takes) asked[h->sites[i].insn] = 0;
+    e->ghosts = 1; /* what the other block takes does not matter, but what it has put */
+    if (!tvm_explore_narrow(e, asked)) return;
     for (uint32_t t = 0; t < h->taken_count && !h->why && !e->failed; t++)
         for (uint32_t part = 0; part < h->takes[t].site->extent[h->along] && !h->why; part++)
             if (part == MOST_EXTENT)
@@ -362,38 +455,54 @@ static void prove_all(handovers *h) {
     if (e->failed) refuse(h, "is in a kernel of too many paths");
 }
 
-static void prove_within(handovers *h, const uint8_t *asked) {
+/* With scalars up to the distance. */
+static void prove_within(handovers *h, uint8_t *asked, unsigned most, uint64_t floor_work) {
     explorer *e = h->e;
-    if (!tvm_explore_begin(e, e->p, e->unknowns, asked)) return;
-    e->meet = meet;
-    e->closure = h;
-    if (find_order(h))
-        prove_all(h);
-    else
-        refuse(h, "is at no place that a block of the put's index is known to put");
+    if (tvm_explore_begin(e, e->p, e->unknowns, asked, most)) {
+        e->meet = meet;
+        e->closure = h;
+        tvm_explore_find_floors(e, floor_work);
+        if (find_order(h))
+            prove_all(h, asked);
+        else
+            refuse(h, "is at no place that a block of the put's index is known to put");
+    }
     for (uint32_t t = 0; t < h->taken_count; t++) tvm_explore_free(h->takes[t].m);
     e->p->handed = !h->why && !e->failed;
     tvm_explore_end(e);
+}
+
+/* Few scalars are often enough, and often cheaper than all. */
+static void prove_some(prover *p, handovers *h, refute_unknowns *unknowns) {
+    static const unsigned distances[] = {1, EXPLORE_ALL};
+    for (unsigned i = 0; i < sizeof distances / sizeof *distances && !p->handed && !p->no_memory; i++) {
+        uint8_t *asked = calloc(p->kernel->insn_count + (size_t)1, 1);
+        explorer *e = h->e;
+        if (!asked) p->no_memory = true;
+        *e = (explorer){.p = p, .unknowns = unknowns};
+        *h = (handovers){.e = e};
+        unknowns->count = 0;
+        unknowns->most_work = unknowns->work + p->far_work / 2;
+        /* the blocks of a cluster begin together, so that others may begin later that have a lower index */
+        if (asked && find_sites(h, asked) && tvm_cluster_blocks(p->kernel) == 1)
+            prove_within(h, asked, distances[i], p->far_work / 4);
+        free(asked);
+    }
 }
 
 void tvm_prove_handovers(prover *p) {
     handovers *h = calloc(1, sizeof *h);
     explorer *e = calloc(1, sizeof *e);
     refute_unknowns *unknowns = calloc(1, sizeof *unknowns);
-    uint8_t *asked = calloc(p->kernel->insn_count + (size_t)1, 1);
-    if (!h || !e || !unknowns || !asked) {
+    if (!h || !e || !unknowns) {
         p->no_memory = true;
     } else {
-        *e = (explorer){.p = p, .unknowns = unknowns};
-        unknowns->most_work = WORK;
         h->e = e;
-        /* the blocks of a cluster begin together, so that others may begin later that have a lower index */
-        if (find_sites(h, asked) && tvm_cluster_blocks(p->kernel) == 1) prove_within(h, asked);
+        prove_some(p, h, unknowns);
         tvm_prove_allow(p, unknowns->work);
         p->why_not_handed = h->why;
     }
     free(h);
     free(e);
     free(unknowns);
-    free(asked);
 }

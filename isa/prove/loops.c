@@ -472,7 +472,7 @@ static void find_set(loop *l) {
         if (l->set_count + EXPLORE_GHOSTS == 128) e->failed = true;
         if (!e->failed) l->set[l->set_count++] = (uint32_t)value;
     }
-    for (unsigned g = 0; g < EXPLORE_GHOSTS && takes && !e->failed; g++)
+    for (unsigned g = 0; g < e->ghosts && takes && !e->failed; g++)
         l->set[l->set_count++] = tvm_explore_ghost(e, g);
 }
 
@@ -505,6 +505,7 @@ static void run_from(loop *l, explore_moment *first, explore_moments *ended) {
     l->guess_count = l->part_count = 0;
     for (uint32_t i = 0; i < l->set_count; i++)
         first->values[first_of(e, l->set[i])] = first->values[l->set[i]];
+    if (e->depth == 1) tvm_explore_drop(e, first, l->at);
     tvm_explore_tidy(e, first);
     explore_moment *turn = tvm_explore_copy(e, first);
     for (uint32_t i = 0; i < l->set_count && turn; i++) {

@@ -262,6 +262,68 @@ void tvm_explore_tidy(explorer *e, explore_moment *m) {
     free(facts);
 }
 
+/* ---- what is not asked for any more ---- */
+
+static void mark(bool *live, const refute_sum *sum) {
+    for (uint32_t i = 0; i < sum->count; i++)
+        for (unsigned d = 0; d < REFUTE_DEGREE; d++) live[sum->terms[i].of[d]] = true;
+}
+
+/* Unknowns of what is alike in all blocks, as the expression has it. */
+static void mark_leaves(const explorer *e, uint32_t expr, bool *live) {
+    const tvm_expr *node = &e->p->kernel->exprs[expr];
+    if (e->leaves[expr]) live[e->leaves[expr]] = true;
+    for (unsigned i = 0; i < tvm_expr_arity(node); i++) mark_leaves(e, node->operands[i], live);
+}
+
+/* Is the value one of `for`, which may be beyond its type behind the last turn? */
+static bool counts(const explorer *e, uint32_t value) {
+    const tvm_ir_kernel *kernel = e->p->kernel;
+    bool any = false;
+    for (uint32_t i = 0; i < kernel->insn_count && !any; i++)
+        any = kernel->insns[i].op == TVM_OP_FOR && e->index[kernel->insns[i].result] == (int32_t)value;
+    return any;
+}
+
+/* That a scalar is one of its type. */
+static void keep_type(explorer *e, explore_moment *m, uint32_t value) {
+    int64_t least, most;
+    const refute_sum *sum = &m->values[value];
+    tvm_explore_limits(tvm_explore_type(e, value), &least, &most);
+    refute_sum up = tvm_refute_number(most), down = *sum, low = tvm_refute_number(least);
+    if (most < INT64_MAX && tvm_refute_add(&up, -1, sum)) keep_fact(e, m, &up);
+    if (least > INT64_MIN / 2 && tvm_refute_add(&down, -1, &low)) keep_fact(e, m, &down);
+}
+
+void tvm_explore_drop(explorer *e, explore_moment *m, uint32_t from) {
+    const tvm_ir_kernel *kernel = e->p->kernel;
+    bool live[REFUTE_UNKNOWNS] = {true};
+    if (e->exact) return;
+    for (uint32_t v = 0; v < e->values; v++) mark(live, &m->values[v]);
+    for (unsigned axis = 0; axis < 3; axis++) {
+        const refute_sum grid = tvm_explore_grid(e, axis);
+        mark(live, &grid);
+    }
+    for (uint32_t i = from; i < kernel->insn_count; i++) {
+        const tvm_operand *operands = tvm_operands(kernel, &kernel->insns[i]);
+        for (uint32_t o = 0; o < kernel->insns[i].count && e->insns[i]; o++)
+            if (operands[o].kind == TVM_OPERAND_EXPR) mark_leaves(e, operands[o].value, live);
+    }
+    for (uint32_t v = 0; v < e->followed; v++)
+        if (!counts(e, v)) keep_type(e, m, v);
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < m->fact_count; i++) {
+        bool all = true;
+        for (uint32_t t = 0; t < m->facts[i].count; t++)
+            for (unsigned d = 0; d < REFUTE_DEGREE; d++) all = all && live[m->facts[i].terms[t].of[d]];
+        if (all) m->facts[kept++] = m->facts[i];
+    }
+    free(m->solver);
+    m->solver = NULL;
+    m->solved = 0;
+    m->fact_count = m->looked = kept;
+}
+
 /* ---- joins ---- */
 
 /* Is by * (bound - the value) 0 or more in each of them? */
@@ -276,8 +338,44 @@ static bool is_bound(explorer *e, explore_moment *const *of, uint32_t count, uin
     return true;
 }
 
+/* Is it a sum or difference of scalars and numbers? */
+static bool is_sum(const explorer *e, uint32_t expr) {
+    const tvm_expr *node = &e->p->kernel->exprs[expr];
+    if (node->op == TVM_EXPR_ADD || node->op == TVM_EXPR_SUB) return is_sum(e, node->a) && is_sum(e, node->b);
+    return node->op == TVM_EXPR_INTEGER || (node->op == TVM_EXPR_SLOT && tvm_dtype_is_integer(node->type) &&
+                                            (node->a < e->p->kernel->param_count || e->index[node->a] >= 0));
+}
+
+/* What is below, or above, the value in all of them becomes a fact of what it is called. */
+static void bound(explorer *e, explore_moment *const *of, uint32_t count, uint32_t value,
+                  const refute_sum *bound, const refute_sum *made, explore_moment *to) {
+    for (int64_t by = -1; by <= 1; by += 2) {
+        refute_sum fact = {.count = 0};
+        if (is_bound(e, of, count, value, bound, by) && tvm_refute_add(&fact, by, bound) &&
+            tvm_refute_add(&fact, -by, made))
+            keep_fact(e, to, &fact);
+    }
+}
+
+/* By sums that the text assigns to the scalar somewhere. */
+static void bound_by_text(explorer *e, explore_moment *const *of, uint32_t count, uint32_t value,
+                          const refute_sum *made, explore_moment *to) {
+    const tvm_ir_kernel *kernel = e->p->kernel;
+    for (uint32_t i = 0; i < kernel->insn_count; i++) {
+        const tvm_insn *insn = &kernel->insns[i];
+        if (insn->op != TVM_OP_LET || e->index[insn->result] != (int32_t)value) continue;
+        const uint32_t expr = tvm_operands(kernel, insn)[0].value;
+        if (!is_sum(e, expr)) continue;
+        bool exact = e->exact;
+        e->exact = true;
+        refute_sum sum = tvm_explore_value(e, of[0], expr);
+        e->exact = exact;
+        bound(e, of, count, value, &sum, made, to);
+    }
+}
+
 /* An unknown for a value that is not the same in all, with facts: it is above a small number, and above, or
- * below, what it is in one of them. */
+ * below, what it is in one of them, or what the text assigns it. */
 static refute_sum joined(explorer *e, explore_moment *const *of, uint32_t count, uint32_t value,
                          explore_moment *to) {
     refute_sum made = tvm_explore_unknown(e, tvm_explore_type(e, value), true), number;
@@ -289,14 +387,8 @@ static refute_sum joined(explorer *e, explore_moment *const *of, uint32_t count,
         if (unknown->low < least) unknown->low = least;
         break;
     }
-    for (uint32_t i = 0; i < count; i++)
-        for (int64_t by = -1; by <= 1; by += 2) {
-            refute_sum fact = {.count = 0};
-            const refute_sum *bound = &of[i]->values[value];
-            if (is_bound(e, of, count, value, bound, by) && tvm_refute_add(&fact, by, bound) &&
-                tvm_refute_add(&fact, -by, &made))
-                keep_fact(e, to, &fact);
-        }
+    for (uint32_t i = 0; i < count; i++) bound(e, of, count, value, &of[i]->values[value], &made, to);
+    bound_by_text(e, of, count, value, &made, to);
     return made;
 }
 

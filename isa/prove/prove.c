@@ -206,8 +206,9 @@ static void end(prover *p) {
     free(p);
 }
 
-static tvm_status prove_within(const tvm_ir_program *program, uint32_t kernel, uint64_t work, bool global,
-                               tvm_proof *proof, tvm_diags *diags) {
+/* far_work: of what concerns other blocks, and global memory; 0: that is not looked at. */
+static tvm_status prove_within(const tvm_ir_program *program, uint32_t kernel, uint64_t work,
+                               uint64_t far_work, tvm_proof *proof, tvm_diags *diags) {
     prover *p = calloc(1, sizeof *p);
     const tvm_proof_part none = {.insn = TVM_NONE, .other = TVM_NONE};
     *proof = (tvm_proof){.races = none, .deadlocks = none, .global = none};
@@ -218,16 +219,26 @@ static tvm_status prove_within(const tvm_ir_program *program, uint32_t kernel, u
     p->modulus = 1;
     p->work = p->most_work = work;
     p->waits_alone = true;
-    p->far = global;
+    p->far = far_work > 0;
+    p->far_work = far_work;
     prove_all(p);
-    if (global && !p->no_memory) tvm_prove_global(p);
+    if (p->far && !p->no_memory) tvm_prove_global(p);
     bool no_memory = p->no_memory;
     end(p);
     return no_memory ? tvm_diag_no_memory(diags) : TVM_OK;
 }
 
 tvm_status tvm_prove(const tvm_ir_program *program, uint32_t kernel, tvm_proof *proof, tvm_diags *diags) {
-    return prove_within(program, kernel, PROVE_WORK, true, proof, diags);
+    return prove_within(program, kernel, PROVE_WORK, PROVE_FAR_WORK, proof, diags);
+}
+
+tvm_status tvm_prove_long(const tvm_ir_program *program, uint32_t kernel, tvm_proof *proof,
+                          tvm_diags *diags) {
+    tvm_status status = tvm_prove(program, kernel, proof, diags);
+    bool is_open = (proof->races.verdict != TVM_PROVED && proof->races.verdict != TVM_REFUTED) ||
+                   (proof->deadlocks.verdict != TVM_PROVED && proof->deadlocks.verdict != TVM_REFUTED);
+    if (status != TVM_OK || !is_open) return status;
+    return prove_within(program, kernel, PROVE_LONG_WORK, PROVE_LONG_FAR_WORK, proof, diags);
 }
 
 /* Adds what the part says as a diagnostic of that status; returns the status. */
@@ -250,7 +261,7 @@ tvm_status tvm_verify_proved(tvm_ir_program *program, tvm_diags *diags) {
     if (status != TVM_OK) return status;
     for (uint32_t k = 0; k < program->kernel_count; k++) {
         tvm_proof proof;
-        tvm_status made = tvm_prove(program, k, &proof, diags);
+        tvm_status made = tvm_prove_long(program, k, &proof, diags);
         if (made != TVM_OK) return made;
         if (judge(program, k, &proof.races, "races on shared memory", TVM_INVALID, diags) != TVM_OK)
             status = TVM_INVALID;
@@ -266,7 +277,7 @@ tvm_status tvm_warn_refuted(const tvm_ir_program *program, tvm_diags *diags) {
     tvm_status status = TVM_OK;
     for (uint32_t k = 0; k < program->kernel_count && status == TVM_OK && left; k++) {
         tvm_proof proof;
-        status = prove_within(program, k, left < EACH ? left : EACH, false, &proof, diags);
+        status = prove_within(program, k, left < EACH ? left : EACH, 0, &proof, diags);
         if (status != TVM_OK) return status;
         left -= proof.steps < left ? proof.steps : left;
         if (proof.races.verdict == TVM_REFUTED)

@@ -92,6 +92,9 @@ typedef struct tvm_proof {
 /* Of a kernel of a verified program. Fails for want of memory alone. */
 tvm_status tvm_prove(const tvm_ir_program *program, uint32_t kernel, tvm_proof *proof, tvm_diags *diags);
 
+/* The same, with seconds for what tvm_prove gives up after some 10 ms. */
+tvm_status tvm_prove_long(const tvm_ir_program *program, uint32_t kernel, tvm_proof *proof, tvm_diags *diags);
+
 /* Adds a diagnostic of status TVM_OK for each race or deadlock that is shown with little work. */
 tvm_status tvm_warn_refuted(const tvm_ir_program *program, tvm_diags *diags);
 
@@ -99,7 +102,8 @@ tvm_status tvm_warn_refuted(const tvm_ir_program *program, tvm_diags *diags);
  * and the text where it is not proved. */
 void tvm_proof_add(tvm_text *text, const tvm_ir_program *program, uint32_t kernel, const tvm_proof *proof);
 
-/* tvm_verify, and TVM_INVALID with an error for each kernel that is not proved free of both. */
+/* tvm_verify and tvm_prove_long; TVM_INVALID with an error for each kernel that is not proved free of both.
+ */
 tvm_status tvm_verify_proved(tvm_ir_program *program, tvm_diags *diags);
 
 #endif

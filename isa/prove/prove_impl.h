@@ -10,6 +10,9 @@ enum {
     PROVE_TOKENS = 64,
     PROVE_VALUES = 64,         /* different ones that a scalar may have before it counts as unknown */
     PROVE_WORK = 1 << 21,      /* steps, of some 10 ns each, that a kernel may take */
+    PROVE_LONG_WORK = 1 << 25, /* the same, where a proof may take long */
+    PROVE_FAR_WORK = 1 << 18,  /* steps for what other blocks do */
+    PROVE_LONG_FAR_WORK = 1 << 29,
     PROVE_UNKNOWN = INT32_MIN, /* an index */
     PROVE_ALIGNED,             /* an index that is a multiple of the tile's extent */
     PROVE_RANK,                /* an index that is the block's rank in its cluster, of an extent of 1 */
@@ -187,6 +190,7 @@ typedef struct prover {
     tvm_proof *proof;
     bool no_memory, restart, too_long;
     uint64_t work, most_work; /* of a pass; of all so far and this one */
+    uint64_t far_work;        /* of handovers.c */
     bool out_of_step;         /* blocks of the cluster may come to different numbers of sync-cluster */
     bool gathers;             /* who uses which mbarrier; no accesses */
     uint8_t *bears;           /* by instruction: on places, order or paths */

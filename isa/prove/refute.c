@@ -235,7 +235,7 @@ static void add_fact(table *t, const refute_sum *fact) {
         if (!t->atoms[a].of[1]) add_range(t, t->atoms[a].of[0]);
 }
 
-static const double nearly = 1e-7;
+static const double nearly = 1e-7, tiny = 1e-11; /* of a number: limits of 32 bits are apart by 1 */
 
 /* The row that is farthest below its bound; count: none is. */
 static uint32_t worst_row(const table *t) {
@@ -245,7 +245,7 @@ static uint32_t worst_row(const table *t) {
         uint32_t of = t->basic[r];
         if (of >= MOST_ROWS) continue;
         double bound = t->bound[of], below = bound - t->value[r];
-        if (below <= nearly * (1 + (bound < 0 ? -bound : bound)) || below <= most) continue;
+        if (below <= nearly + tiny * (bound < 0 ? -bound : bound) || below <= most) continue;
         most = below;
         worst = r;
     }
@@ -446,6 +446,7 @@ typedef struct knowledge {
     refute_sum facts[MOST_FACTS];
     uint32_t count;
     table *all, *trial; /* of the facts; with one more */
+    bool splits;        /* cases are looked at */
 } knowledge;
 
 static bool is_there(const knowledge *k, const refute_sum *fact) {
@@ -493,6 +494,7 @@ static knowledge *know(refute_unknowns *u, const refute_sum *facts, uint32_t cou
     if (!k) return NULL;
     k->u = u;
     k->count = count;
+    k->splits = false;
     memcpy(k->facts, facts, count * sizeof *facts);
     k->all = tvm_refute_solver_new(u);
     k->trial = tvm_refute_solver_new(u);
@@ -581,6 +583,10 @@ static bool find_common(const product *p, const product *q, uint16_t *u, uint16_
 /* Of the two that have n in common; false: which is less is not known. */
 static bool compare(knowledge *k, uint16_t u, uint16_t v, uint16_t n) {
     if (is_ordered(k, u, v, n, 1) || is_ordered(k, v, u, n, 1)) return true;
+    if (k->splits) {
+        if (is_above(k, u, v, -1)) learn_order(k, u, v, n, -1); /* it may be the lower one by 1 */
+        if (is_above(k, v, u, -1)) learn_order(k, v, u, n, -1);
+    }
     for (int64_t by = 1; by >= 0; by--)
         for (unsigned side = 0; side < 2; side++) {
             uint16_t above = side ? u : v, below = side ? v : u;
@@ -591,7 +597,7 @@ static bool compare(knowledge *k, uint16_t u, uint16_t v, uint16_t n) {
     return false;
 }
 
-enum { MOST_OPEN = 16 };
+enum { MOST_OPEN = 40 };
 
 typedef struct open_order {
     uint16_t u, v, n;
@@ -625,6 +631,7 @@ static bool refute_cases(const knowledge *k, const open_order *o, unsigned effor
         if (!tvm_refute_add(&fact, -1, &less) || !tvm_refute_add(&fact, -1, &one)) return false;
         knowledge *of = know(k->u, k->facts, k->count, k->all);
         if (!of) return false;
+        of->splits = true;
         learn(of, &fact);
         learn_order(of, above, below, o->n, which != 0);
         if (which == 0) {
@@ -674,11 +681,21 @@ static void learn_multiples(knowledge *k) {
         }
 }
 
-bool tvm_refute(const refute_solver *solver, const refute_sum *facts, uint32_t count, unsigned effort) {
+static bool refute(const refute_solver *solver, const refute_sum *facts, uint32_t count, unsigned effort,
+                   bool is_goal) {
     if (solver->contradicts || !effort) return solver->contradicts;
     knowledge *k = know(solver->u, facts, count, solver);
-    if (k && count) learn_multiples(k);
+    if (k) k->splits = effort > 1;
+    if (k && count && is_goal) learn_multiples(k);
     bool refuted = k && refute_within(k, effort - 1);
     forget(k);
     return refuted;
+}
+
+bool tvm_refute(const refute_solver *solver, const refute_sum *facts, uint32_t count, unsigned effort) {
+    return refute(solver, facts, count, effort, true);
+}
+
+bool tvm_refute_facts(const refute_solver *solver, const refute_sum *facts, uint32_t count, unsigned effort) {
+    return refute(solver, facts, count, effort, false);
 }

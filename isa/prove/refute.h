@@ -85,6 +85,8 @@ bool tvm_refute_solver_denies(const refute_solver *solver, const refute_sum *sum
  * have facts of their own; each more splits into three cases, that one unknown is less than, equal to or
  * greater than another. */
 bool tvm_refute(const refute_solver *solver, const refute_sum *facts, uint32_t count, unsigned effort);
+/* The same, where the last fact is one like the others, and not what is to be refuted. */
+bool tvm_refute_facts(const refute_solver *solver, const refute_sum *facts, uint32_t count, unsigned effort);
 /* Adds facts about products in facts and in `about`, up to `most` in all; their new number. */
 uint32_t tvm_refute_learn(const refute_solver *solver, refute_sum *facts, uint32_t count, uint32_t most,
                           const refute_sum *about);
