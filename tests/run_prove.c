@@ -7,6 +7,7 @@
  * A part of the mutants is made, with TVM_TEST_ALL a larger one, with TVM_TEST_ALL=exhaustive all.
  *
  *   run_prove [-v] [CASE...]       -v: says what is not proved; without arguments: all
+ *   run_prove --long-mutants N [SEED]   of the kernels of prove_line.h, whose proofs take long
  *   run_prove --mutants N [SEED]   N mutants at random, of up to three changes each; what the sanitizer
  *                                  contradicts is printed */
 #include <glob.h>
@@ -15,12 +16,13 @@
 #include "extent_kit.h"
 #include "fileio.h"
 #include "generate/generate.h"
+#include "prove_line.h"
 #include "prove_seeded.h"
 #include "prove_small.h"
 #include "prove_subject.h"
 
 static unsigned passed, bad, threads_told;
-static bool verbose;
+static bool verbose, patient; /* patient: proofs may take long */
 
 static void count(bool good, const char *what) {
     passed += good;
@@ -54,7 +56,9 @@ static double seconds(void) {
 
 static void judge(const tvm_ir_program *program, uint32_t kernel, tvm_proof *proof) {
     tvm_text text = {0};
-    if (tvm_prove(program, kernel, proof, NULL) != TVM_OK) abort();
+    tvm_status made =
+        patient ? tvm_prove_long(program, kernel, proof, NULL) : tvm_prove(program, kernel, proof, NULL);
+    if (made != TVM_OK) abort();
     if (verbose) {
         tvm_proof_add(&text, program, kernel, proof);
         fputs(tvm_text_string(&text), stdout);
@@ -446,14 +450,23 @@ static bool run_mistake(const seeded_kernel *of, const seeded_mistake *mistake) 
     return good;
 }
 
-static unsigned run_seeded(void) {
+static unsigned run_seeded(const seeded_kernel *kernels, size_t kernel_count, unsigned every) {
     unsigned mistakes = 0;
-    for (size_t i = 0; i < SEEDED_KERNELS; i++) {
-        const seeded_kernel *of = &seeded_kernels[i];
-        count(run_right(of, share(5, 1)), of->what);
+    for (size_t i = 0; i < kernel_count; i++) {
+        const seeded_kernel *of = &kernels[i];
+        count(run_right(of, every), of->what);
         for (const seeded_mistake *m = of->mistakes; m->what != NULL; m++, mistakes++)
             count(run_mistake(of, m), m->what);
     }
+    return mistakes;
+}
+
+/* Those that take long, too. */
+static unsigned run_all_seeded(void) {
+    unsigned mistakes = run_seeded(seeded_kernels, SEEDED_KERNELS, share(5, 1));
+    patient = true;
+    mistakes += run_seeded(long_kernels, LONG_KERNELS, share(200, 20));
+    patient = false;
     return mistakes;
 }
 
@@ -531,10 +544,10 @@ static void keep_shipped(pool *p, const char *folder) {
     }
 }
 
-static void keep_small(pool *p) {
-    for (size_t i = 0; i < SEEDED_KERNELS && p->kept < MOST_SUBJECTS; i++) {
-        tvm_ir_program *program = assemble_small(seeded_kernels[i].what, seeded_kernels[i].text);
-        prove_subject s = {.name = seeded_kernels[i].what, .program = program};
+static void keep_small(pool *p, const seeded_kernel *kernels, size_t kernel_count) {
+    for (size_t i = 0; i < kernel_count && p->kept < MOST_SUBJECTS; i++) {
+        tvm_ir_program *program = assemble_small(kernels[i].what, kernels[i].text);
+        prove_subject s = {.name = kernels[i].what, .program = program};
         if (program == NULL) continue;
         p->programs[p->kept++] = program;
         prove_small_scalars(&s);
@@ -632,7 +645,7 @@ static void run_all(const char *right, const char *wrong, const char *folder) {
     count(tells_latest(), "the later store is told");
     count(verifies("sync", TVM_OK), "tvm_verify_proved accepts");
     count(verifies("sync-warp", TVM_INVALID), "tvm_verify_proved refuses");
-    unsigned seeded_mistakes = run_seeded();
+    unsigned seeded_mistakes = run_all_seeded();
     free_paths(mistakes);
     free_paths(others);
     say("mistakes", &seeded);
@@ -653,13 +666,16 @@ int main(int argc, char **argv) {
     verbose = argc > 1 && strcmp(argv[1], "-v") == 0;
     argv += verbose;
     argc -= verbose;
-    if (argc > 2 && strcmp(argv[1], "--mutants") == 0) {
+    patient = argc > 2 && strcmp(argv[1], "--long-mutants") == 0;
+    if (patient || (argc > 2 && strcmp(argv[1], "--mutants") == 0)) {
         pool *p = calloc(1, sizeof *p);
         if (p == NULL) abort();
-        keep_cases(p, wrong, right);
-        keep_cases(p, right, right);
-        keep_shipped(p, folder);
-        keep_small(p);
+        if (!patient) {
+            keep_cases(p, wrong, right);
+            keep_cases(p, right, right);
+            keep_shipped(p, folder);
+        }
+        keep_small(p, patient ? long_kernels : seeded_kernels, patient ? LONG_KERNELS : SEEDED_KERNELS);
         random_mutants(p, strtoull(argv[2], NULL, 0), argc > 3 ? strtoull(argv[3], NULL, 0) : 1);
         say_ways(true);
         free_pool(p);

@@ -242,9 +242,20 @@ static uint32_t value_of(const explorer *e, uint32_t expr) {
     return is ? (uint32_t)e->index[node->a] : UINT32_MAX;
 }
 
+/* The unknown that a factor is: of a scalar that the loop leaves alone, or of a parameter; 0: it is none. */
+static uint16_t factor_of(const loop *l, explore_moment *turn, uint32_t expr) {
+    const explorer *e = l->e;
+    const tvm_expr *node = &e->p->kernel->exprs[expr];
+    if (node->op != TVM_EXPR_SLOT || !tvm_dtype_is_integer(node->type)) return 0;
+    const uint32_t other = value_of(e, expr);
+    if (other == UINT32_MAX ? node->a >= e->p->kernel->param_count : is_set(l, other)) return 0;
+    const refute_sum by = tvm_explore_value(l->e, turn, expr);
+    return by.count == 1 && by.terms[0].by == 1 && !by.terms[0].of[1] ? by.terms[0].of[0] : 0;
+}
+
 /* Scalars of the loop, and those times what they are multiplied by somewhere, if the loop leaves that alone.
  */
-static void find_parts(loop *l, const explore_moment *turn) {
+static void find_parts(loop *l, explore_moment *turn) {
     explorer *e = l->e;
     const tvm_ir_kernel *kernel = e->p->kernel;
     for (uint32_t i = 0; i < l->set_count; i++)
@@ -252,11 +263,9 @@ static void find_parts(loop *l, const explore_moment *turn) {
     for (uint32_t x = 0; x < kernel->expr_count; x++)
         for (unsigned side = 0; side < 2 && kernel->exprs[x].op == TVM_EXPR_MUL; side++) {
             uint32_t own = value_of(e, kernel->exprs[x].operands[side]);
-            uint32_t other = value_of(e, kernel->exprs[x].operands[1 - side]);
-            if (own == UINT32_MAX || other == UINT32_MAX || !is_set(l, own) || is_set(l, other)) continue;
-            const refute_sum *by = &turn->values[other];
-            if (by->count == 1 && by->terms[0].by == 1 && by->terms[0].of[0] && !by->terms[0].of[1])
-                add_part(l, own, by->terms[0].of[0]);
+            if (own == UINT32_MAX || !is_set(l, own)) continue;
+            uint16_t by = factor_of(l, turn, kernel->exprs[x].operands[1 - side]);
+            if (by) add_part(l, own, by);
         }
 }
 
@@ -316,7 +325,7 @@ static uint32_t solve(equations *q, uint32_t parts, uint32_t *pivots) {
 }
 
 /* A guess of sums that no path changes; each is checked like all others, so that rounding does no harm. */
-static void guess_conserved(loop *l, const explore_moment *turn, const explore_moments *again) {
+static void guess_conserved(loop *l, explore_moment *turn, const explore_moments *again) {
     equations *q = calloc(1, sizeof *q);
     uint32_t pivots[MOST_PARTS];
     bool made = q != NULL;
@@ -406,7 +415,7 @@ static void run_body(loop *l, explore_moments *moments, explore_moments *ended) 
 }
 
 /* What a turn changes, wherever it begins: loops inside may do anything, and nothing wraps. */
-static void look_for_conserved(loop *l, const explore_moment *turn) {
+static void look_for_conserved(loop *l, explore_moment *turn) {
     explorer *e = l->e;
     explore_moments moments = {0}, ended = {0};
     const condition on = {l, true};

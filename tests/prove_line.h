@@ -1,0 +1,69 @@
+/* Right kernels, and mistakes in them, as those of prove_seeded.h, whose proofs take long: blocks share out a
+ * line of units of work, m for each tile, so that a block's part begins and ends inside of tiles; the block
+ * that has a tile's last unit takes what the blocks below it have of it. */
+#ifndef TVM_TESTS_PROVE_LINE_H
+#define TVM_TESTS_PROVE_LINE_H
+
+#include "prove_seeded.h"
+
+/* From a block's last unit to its first. TAKE adds what others have of the tile. */
+#define LINE(SUM, TAKE)                                                                                       \
+    ".vasm 7\n.kernel k(n: i32, m: i32, y: global f32[n, 64])\n.warps 2\n.grid n + n + 1\n"                   \
+    ".assume n >= 1, m >= 1, n <= 1000, m <= 1000\n"                                                          \
+    "%p = alloc-global f32[grid.x, 64], clean\n%v = alloc-register f32[1, 64], " SUM ", init 1.0\n"           \
+    "%units = max(n * m, 0)\n%share = %units / grid.x\n%extra = %units % grid.x\n"                            \
+    "%begin = %share * block.x + min(block.x, %extra)\n%end = %begin + %share + (block.x < %extra ? 1 : 0)\n" \
+    "%tile = (%end - 1) / m\n%step = %end - 1 - %tile * m\n%top = %step\n%left = %end - %begin\n"             \
+    "while %left > 0\n%run = min(%step + 1, %left)\n%left = %left - %run\n%step = %step - %run\n"             \
+    "if %step < 0 || %left == 0\nif %top < m - 1\nput-global %p[block.x, 0], %v\nelse\n"                      \
+    "%from = block.x\n%lowest = %left == 0 ? %begin : 0\nwhile %lowest > %tile * m\n%from = %from - 1\n"      \
+    "%lowest = %share * %from + min(%from, %extra)\n" TAKE "end\nstore-global y[%tile, 0], %v\nend ; told\n"  \
+    "%v = alloc-register f32[1, 64], " SUM ", init 1.0\n%top = m - 1\n%tile = %tile - 1\n%step = m - 1\n"     \
+    "end\nend\n.end\n"
+
+static const char line_single[] =
+    LINE("spatial(1, 64)", "%v = %v + take-global(%p[%from, 0], spatial(1, 64))\n");
+static const seeded_mistake line_single_mistakes[] = {
+    {"who has all but the last unit does not put", "if %top < m - 1\n", "if %top < m - 2\n"},
+    {"parts as if all had a unit more", "min(%from, %extra)", "%from"},
+    {"takes before it counts down",
+     "%from = %from - 1\n%lowest = %share * %from + min(%from, %extra)\n"
+     "%v = %v + take-global(%p[%from, 0], spatial(1, 64))\n",
+     "%v = %v + take-global(%p[%from, 0], spatial(1, 64))\n%from = %from - 1\n"
+     "%lowest = %share * %from + min(%from, %extra)\n"},
+    {"takes from a block that ends where the tile begins", "while %lowest > %tile * m",
+     "while %lowest >= %tile * m"},
+    {"takes of the tile before", "while %lowest > %tile * m", "while %lowest > %tile * m - m"},
+    {"puts at the block above", "put-global %p[block.x, 0]", "put-global %p[block.x + 1, 0]"},
+    {"one block does not put", "put-global %p[block.x, 0], %v\n",
+     "if block.x != 2\nput-global %p[block.x, 0], %v\nend\n"},
+    {"a block ends before it puts", "if %top < m - 1\nput",
+     "if block.x == 2\nexit\nend\nif %top < m - 1\nput"},
+    {"takes each part twice", "%v = %v + take-global(%p[%from, 0], spatial(1, 64))\n",
+     "%v = %v + take-global(%p[%from, 0], spatial(1, 64))\n%v = %v + take-global(%p[%from, 0], spatial(1, 64))\n"},
+    {"the first tile that is done counts as a whole one", "%top = %step\n", "%top = m - 1\n"},
+    {0},
+};
+
+/* Two at a time, where there are two. */
+static const char line_double[] = LINE(
+    "replicated(2).spatial(1, 32).local(1, 2)",
+    "if %lowest > %tile * m\n%from = %from - 1\n%lowest = %share * %from + min(%from, %extra)\n"
+    "%two = take-global %p[%from, 0], local(2, 1).replicated(2).spatial(1, 32).local(1, 2)\n"
+    "%v = %v + view(reduce(sum, reshape(%two, [2, 1, 64]), 0), f32, replicated(2).spatial(1, 32).local(1, 2))\n"
+    "continue\nend\n"
+    "%v = %v + take-global(%p[%from, 0], replicated(2).spatial(1, 32).local(1, 2))\n");
+static const seeded_mistake line_double_mistakes[] = {
+    {"takes the one of two again", "continue\n", ""},
+    {"two that begin at the upper one", "%two = take-global %p[%from, 0]",
+     "%two = take-global %p[%from + 1, 0]"},
+    {0},
+};
+
+static const seeded_kernel long_kernels[] = {
+    {"parts of a line of work, one at a time", line_single, line_single_mistakes},
+    {"parts of a line of work, two at a time", line_double, line_double_mistakes},
+};
+enum { LONG_KERNELS = sizeof long_kernels / sizeof *long_kernels };
+
+#endif
