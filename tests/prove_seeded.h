@@ -516,6 +516,46 @@ static const seeded_mistake seeded_sum_mistakes[] = {
     {0},
 };
 
+/* ---- blocks that wait for a count of others ---- */
+
+static const char seeded_census[] = SEEDED_GRID(
+    "n, 2") "%c = alloc-global f32[grid.x, 64]\n"
+            "%told = alloc-global i32[1], clean\n"
+            "%done = alloc-global i32[1], clean\n"
+            "%one = alloc-register i32[1], layout replicated(64), init 1\n"
+            "if block.y == 0\n"
+            "store-global %c[block.x, 0], load-global(x[block.x, 0], spatial(1, 64))\n"
+            "sync\n"
+            "atomic add %told[0], %one, order release\n"
+            "else\n"
+            "lock-semaphore %told[0], grid.x\n"
+            "store-global y[block.x, 0], load-global(%c[grid.x - 1 - block.x, 0], spatial(1, 64))\n"
+            "%last = scalar(atomic-fetch(add, %done[0], %one, order acq_rel))\n"
+            "if %last == grid.x - 1\n"
+            "release-semaphore %told[0], 0\n"
+            "release-semaphore %done[0], 0\n"
+            "end\n"
+            "end\n.end\n";
+static const seeded_mistake seeded_census_mistakes[] = {
+    {"waits for one more", "%told[0], grid.x\n", "%told[0], grid.x + 1\n"},
+    {"waits for one less", "%told[0], grid.x\n", "%told[0], grid.x - 1\n"},
+    {"a block does not count itself", "atomic add %told[0], %one, order release\n",
+     "if block.x != 1\natomic add %told[0], %one, order release\nend\n"},
+    {"a block counts itself twice", "atomic add %told[0], %one, order release\n",
+     "atomic add %told[0], %one, order release\nif block.x == 1\natomic add %told[0], %one, order release\nend\n"},
+    {"a block ends before it counts itself", "sync\natomic", "if block.x == 2\nexit\nend\nsync\natomic"},
+    {"a block counts two", "init 1\n", "init 2\n"},
+    {"counts at another place", "atomic add %told[0]", "atomic add %done[0]"},
+    {"a block counts where there is no element", "atomic add %told[0]", "atomic add %told[block.x]"},
+    {"the first who has waited releases", "%last == grid.x - 1", "%last == 0"},
+    {"who has waited releases", "if %last == grid.x - 1\n", "if %last >= 0\n"},
+    {"two sides wait, and one of them releases", "n, 2", "n, 3"},
+    {"who counts itself waits, too", "atomic add %told[0]",
+     "lock-semaphore %told[0], grid.x\natomic add %told[0]"},
+    {"counts up to a number", "if block.y == 0\n", "if block.y == 0 && block.x < 4\n"},
+    {0},
+};
+
 #define SEEDED(NAME, WHAT)                                                                                   \
     { WHAT, seeded_##NAME, seeded_##NAME##_mistakes }
 
@@ -534,6 +574,7 @@ static const seeded_kernel seeded_kernels[] = {
     SEEDED(tickets, "places that a counter hands out"),
     SEEDED(chain, "sums that go from block to block"),
     SEEDED(sum, "sums that one block takes from all others"),
+    SEEDED(census, "blocks that wait for a count of others"),
 };
 enum { SEEDED_KERNELS = sizeof seeded_kernels / sizeof *seeded_kernels };
 

@@ -240,7 +240,7 @@ typedef struct shipped_program {
 
 static const shipped_program programs[] = {
     {"argmax.vasm", NULL, 5, 5, 5},
-    {"bucket.vasm", NULL, 9, 6, 9},
+    {"bucket.vasm", NULL, 9, 9, 9},
     {"attention.vasm", NULL, 6, 6, 0},
     {"attention_backward.vasm", NULL, 20, 20, 0},
     {"attention_decode.vasm", NULL, 6, 1, 3},
@@ -272,7 +272,7 @@ static const shipped_program programs[] = {
     {"rms_norm.vasm", NULL, 18, 18, 18},
     {"rms_norm_backward.vasm", NULL, 7, 7, 7},
     {"rope.vasm", NULL, 5, 5, 0},
-    {"route.vasm", NULL, 9, 6, 2},
+    {"route.vasm", NULL, 9, 9, 2},
     {"sample.vasm", NULL, 2, 2, 2},
     {"scatter_add.vasm", NULL, 2, 2, 0},
     {"softmax.vasm", NULL, 12, 12, 12},

@@ -142,7 +142,8 @@ static bool has_shared(const prover *p) {
 static void find_far_waits(prover *p) {
     for (uint32_t i = 0; i < p->kernel->insn_count; i++) {
         const tvm_insn *insn = &p->kernel->insns[i];
-        if (tvm_op(insn->op)->effects & TVM_EFFECT_WAIT && !(insn->op == TVM_OP_TAKE_GLOBAL && p->handed))
+        bool comes = (insn->op == TVM_OP_TAKE_GLOBAL && p->handed) || tvm_prove_is_counted(p, i);
+        if (tvm_op(insn->op)->effects & TVM_EFFECT_WAIT && !comes)
             tvm_prove_fail(p, &p->proof->deadlocks, TVM_PROVED_IF, i, TVM_NONE,
                            "what %s waits for comes from other blocks%s%s", tvm_prove_mnemonic(p, i),
                            p->why_not_handed ? ": it " : "", p->why_not_handed ? p->why_not_handed : "");

@@ -367,6 +367,11 @@ void tvm_prove_turns(prover *p);
 /* Does each take-global find, in the end, what a block of a lower index puts for it? Sets p->handed. */
 void tvm_prove_handovers(prover *p);
 
+/* ---- census.c ---- */
+
+/* Does the lock-semaphore wait for a count of blocks that it gets? */
+bool tvm_prove_is_counted(const prover *p, uint32_t wait);
+
 /* ---- walk.c ---- */
 
 void tvm_prove_walk(prover *p);
