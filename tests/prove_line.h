@@ -1,6 +1,7 @@
-/* Right kernels, and mistakes in them, as those of prove_seeded.h, whose proofs take long: blocks share out a
- * line of units of work, m for each tile, so that a block's part begins and ends inside of tiles; the block
- * that has a tile's last unit takes what the blocks below it have of it. */
+/* Right kernels, and mistakes in them, as those of prove_seeded.h, whose proofs take long (tvm_prove_long):
+ * loops of which it is found first that they run; and blocks that share out a line of units of work, m for
+ * each tile, so that a block's part begins and ends inside of tiles; the block that has a tile's last unit
+ * takes what the blocks below it have of it. */
 #ifndef TVM_TESTS_PROVE_LINE_H
 #define TVM_TESTS_PROVE_LINE_H
 
@@ -60,7 +61,24 @@ static const seeded_mistake line_double_mistakes[] = {
     {0},
 };
 
+/* The sync of what a loop does, which does at least one turn. */
+static const char line_turns[] =
+    ".vasm 7\n.kernel k(n: i32, x: global f32[n, 64], y: global f32[n, 64])\n.warps 2\n.grid 1\n.assume n >= 1\n"
+    "%s = alloc-shared f32[64]\n%left = n\nwhile %left > 0\n%run = min(%left, 2)\nfor %i = 0 to %run\nsync ; turn\nend\n"
+    "store-shared %s, load-global(x[%left - 1, 0], spatial(64))\nsync ; stored\n"
+    "store-global y[%left - 1, 0], load-shared(%s, flatten(column_spatial(2, 32)))\n%left = %left - 1\nend\n.end\n";
+static const seeded_mistake line_turns_mistakes[] = {
+    {"turns of which there may be none", "min(%left, 2)", "min(%left, 2) - 1"},
+    {"turns of which there are none in the end", "min(%left, 2)", "min(%left - 1, 2)"},
+    {"a sync in the second turn alone", "sync ; turn", "if %i == 1\nsync\nend"},
+    {"turns from 1 on", "for %i = 0", "for %i = 1"},
+    {"a sync of half of the turns", "sync ; turn", "if %left % 2 == 0\nsync\nend"},
+    {"a break before the sync", "sync ; turn", "if %left == 2\nbreak\nend\nsync"},
+    {0},
+};
+
 static const seeded_kernel long_kernels[] = {
+    {"turns of which there is one at least", line_turns, line_turns_mistakes},
     {"parts of a line of work, one at a time", line_single, line_single_mistakes},
     {"parts of a line of work, two at a time", line_double, line_double_mistakes},
 };

@@ -165,6 +165,8 @@ static void prove_all(prover *p) {
         return;
     }
     find_pending(p);
+    if (p->far_work > PROVE_FAR_WORK && !tvm_prove_find_runs(p, p->far_work / 8)) p->no_memory = true;
+    if (p->no_memory) return;
     if (p->far) tvm_prove_handovers(p);
     find_far_waits(p);
     if (!has_shared(p)) return;
@@ -196,6 +198,7 @@ static void end(prover *p) {
     clear(p);
     free(p->tracked);
     free(p->bears);
+    free(p->runs);
     free(p->scalars);
     tvm_prove_free_sites(p);
     free(p->groups);

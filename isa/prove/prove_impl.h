@@ -194,6 +194,7 @@ typedef struct prover {
     bool out_of_step;         /* blocks of the cluster may come to different numbers of sync-cluster */
     bool gathers;             /* who uses which mbarrier; no accesses */
     uint8_t *bears;           /* by instruction: on places, order or paths */
+    uint8_t *runs;            /* by instruction, a loop that runs a turn at least; NULL: not known of any */
     int32_t *tracked;         /* by slot: a scalar, or -1 */
     prove_scalar *scalars;
     uint32_t scalar_count;
@@ -371,6 +372,11 @@ void tvm_prove_handovers(prover *p);
 
 /* Does the lock-semaphore wait for a count of blocks that it gets? */
 bool tvm_prove_is_counted(const prover *p, uint32_t wait);
+
+/* ---- floors.c ---- */
+
+/* Finds loops that run at least one turn: p->runs. False: out of memory. */
+bool tvm_prove_find_runs(prover *p, uint64_t most_work);
 
 /* ---- walk.c ---- */
 

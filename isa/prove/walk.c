@@ -264,6 +264,7 @@ static bool go(paths *w, prove_state *state) {
     case TVM_CLASS_LOOP:
         if (state->at & 1) return turn(w, state, at);
         tvm_prove_enter_loop(p, state, at);
+        if (p->runs && p->runs[at]) state->at = behind(at);
         return true;
     case TVM_CLASS_BRANCH:
         branch(w, state, at);
