@@ -64,7 +64,8 @@ static const seeded_mistake line_double_mistakes[] = {
 /* The sync of what a loop does, which does at least one turn. */
 static const char line_turns[] =
     ".vasm 7\n.kernel k(n: i32, x: global f32[n, 64], y: global f32[n, 64])\n.warps 2\n.grid 1\n.assume n >= 1\n"
-    "%s = alloc-shared f32[64]\n%left = n\nwhile %left > 0\n%run = min(%left, 2)\nfor %i = 0 to %run\nsync ; turn\nend\n"
+    "%s = alloc-shared f32[64]\n%left = n\nwhile %left > 0\n%run = min(%left, 2)\n"
+    "for %i = 0 to %run\nsync ; turn\nend\n"
     "store-shared %s, load-global(x[%left - 1, 0], spatial(64))\nsync ; stored\n"
     "store-global y[%left - 1, 0], load-shared(%s, flatten(column_spatial(2, 32)))\n%left = %left - 1\nend\n.end\n";
 static const seeded_mistake line_turns_mistakes[] = {

@@ -17,6 +17,7 @@
 #include "fileio.h"
 #include "generate/generate.h"
 #include "prove_line.h"
+#include "prove_shipped.h"
 #include "prove_seeded.h"
 #include "prove_small.h"
 #include "prove_subject.h"
@@ -232,76 +233,8 @@ static void free_paths(char **paths) {
 
 /* ---- shipped programs ---- */
 
-/* `races`, `deadlocks`: kernels that are proved free of them, at least; `mutated`: so many of the kernels. */
-typedef struct shipped_program {
-    const char *name, *define;
-    unsigned races, deadlocks, mutated;
-} shipped_program;
-
-static const shipped_program programs[] = {
-    {"argmax.vasm", NULL, 5, 5, 5},
-    {"bucket.vasm", NULL, 9, 9, 9},
-    {"attention.vasm", NULL, 6, 6, 0},
-    {"attention_backward.vasm", NULL, 20, 20, 0},
-    {"attention_decode.vasm", NULL, 6, 1, 3},
-    {"attention_merge.vasm", NULL, 6, 6, 0},
-    {"combine.vasm", NULL, 2, 2, 0},
-    {"causal_conv.vasm", NULL, 2, 2, 0},
-    {"column_sums.vasm", NULL, 2, 2, 2},
-    {"cross_entropy.vasm", NULL, 4, 4, 4},
-    {"cumsum.vasm", NULL, 5, 5, 0},
-    {"dequantize_lowbit.vasm", NULL, 1, 1, 0},
-    {"embedding.vasm", NULL, 2, 2, 0},
-    {"gated_delta.vasm", "NORM=true", 8, 8, 0},
-    {"embedding_backward.vasm", NULL, 2, 2, 0},
-    {"histogram.vasm", NULL, 4, 4, 1},
-    {"index_scores.vasm", NULL, 1, 1, 0},
-    {"kv_append.vasm", NULL, 2, 2, 0},
-    {"layer_norm.vasm", NULL, 11, 11, 11},
-    {"layer_norm_backward.vasm", NULL, 7, 7, 7},
     {"matmul.vasm", NULL, 12, 12, 9},
     {"matmul.vasm", "T=i8", 12, 12, 1},
-    {"matmul_lowbit_a8.vasm", NULL, 6, 6, 0},
-    {"matmul_lowbit_u4.vasm", NULL, 46, 41, 24},
-    {"matmul_scaled.vasm", NULL, 7, 7, 0},
-    {"matmul_simple.vasm", NULL, 2, 2, 2},
-    {"matmul_u3.vasm", NULL, 2, 2, 2},
-    {"mla_decode.vasm", NULL, 0, 0, 0},
-    {"quantize_rows.vasm", NULL, 18, 18, 18},
-    {"reduce.vasm", NULL, 4, 4, 0},
-    {"rms_norm.vasm", NULL, 18, 18, 18},
-    {"rms_norm_backward.vasm", NULL, 7, 7, 7},
-    {"rope.vasm", NULL, 5, 5, 0},
-    {"route.vasm", NULL, 9, 9, 2},
-    {"sample.vasm", NULL, 2, 2, 2},
-    {"scatter_add.vasm", NULL, 2, 2, 0},
-    {"softmax.vasm", NULL, 12, 12, 12},
-    {"state_space.vasm", "SOFTPLUS=true", 3, 3, 0},
-    {"swiglu.vasm", NULL, 3, 3, 0},
-    {"topk.vasm", NULL, 3, 3, 3},
-    {"swiglu_backward.vasm", NULL, 2, 2, 0},
-    {"topk_set.vasm", NULL, 1, 1, 0},
-    {"transpose.vasm", NULL, 2, 2, 0},
-    {"vector_add.vasm", NULL, 1, 1, 0},
-    {"widen_lowbit.vasm", NULL, 1, 1, 0},
-    {"accept.vasm", NULL, 1, 1, 0},
-    {"probabilities.vasm", NULL, 2, 2, 0},
-    {"../tests/foreign/attention_backward.vasm", NULL, 1, 1, 0},
-    {"../tests/foreign/convolution.vasm", NULL, 1, 1, 0},
-    {"../tests/foreign/convolution_halo.vasm", NULL, 1, 1, 0},
-    {"../tests/foreign/cross_entropy.vasm", NULL, 1, 1, 0},
-    {"../tests/foreign/fft.vasm", NULL, 1, 1, 0},
-    {"../tests/foreign/linear_attention.vasm", NULL, 1, 1, 0},
-    {"../tests/foreign/mla_decode.vasm", NULL, 1, 1, 0},
-    {"../tests/foreign/moe_u4.vasm", NULL, 1, 1, 0},
-    {"../tests/foreign/mxfp4.vasm", NULL, 1, 1, 0},
-    {"../tests/foreign/sgmv.vasm", NULL, 1, 1, 0},
-    {"../tests/foreign/split_k.vasm", NULL, 1, 1, 1},
-    {"../tests/foreign/verify.vasm", NULL, 1, 1, 0},
-    {"../tests/foreign/w8a8.vasm", NULL, 1, 1, 0},
-};
-enum { PROGRAMS = sizeof programs / sizeof *programs };
-
 static tvm_ir_program *assemble_program(const char *folder, const shipped_program *of) {
     char path[4200];
     tvm_ir_program *program = NULL;
@@ -326,6 +259,23 @@ static bool mutate_shipped(prove_subject *s, unsigned mutated) {
     return mutate(s, share(40, 15));
 }
 
+/* Is the kernel proved of both, or said not to be? What takes long is proved again, with TVM_TEST_ALL all of
+ * it. */
+static bool is_told(const prove_subject *s, const tvm_proof *quick) {
+    const open_kernel *open = find_open(prove_subject_kernel(s));
+    if (is_proved(quick)) return open == NULL;
+    bool first = open != NULL && strcmp(open->name, "matmul_lowbit_mma_64x256x1") == 0;
+    if (open == NULL || !(test_all() || first)) return open != NULL;
+    tvm_proof proof;
+    patient = true;
+    judge(s->program, s->kernel, &proof);
+    patient = false;
+    if (is_proved(&proof) == (open->why == NULL)) return true;
+    fprintf(stderr, "%s: races %d (%s), deadlocks %d (%s)\n", open->name, (int)proof.races.verdict,
+            proof.races.text, (int)proof.deadlocks.verdict, proof.deadlocks.text);
+    return false;
+}
+
 static void run_program(const char *folder, const shipped_program *of, tally *all) {
     tvm_ir_program *program = assemble_program(folder, of);
     unsigned races = all->races, deadlocks = all->deadlocks;
@@ -335,7 +285,7 @@ static void run_program(const char *folder, const shipped_program *of, tally *al
         tvm_proof proof;
         judge_original(&s, &proof, all);
         good = proof.races.verdict != TVM_REFUTED && proof.deadlocks.verdict != TVM_REFUTED &&
-               mutate_shipped(&s, of->mutated);
+               is_told(&s, &proof) && mutate_shipped(&s, of->mutated);
     }
     races = all->races - races, deadlocks = all->deadlocks - deadlocks;
     good = good && races >= of->races && deadlocks >= of->deadlocks;
@@ -634,7 +584,7 @@ static void random_mutants(pool *p, uint64_t mutants, uint64_t seed) {
     }
 }
 
-static void run_all(const char *right, const char *wrong, const char *folder) {
+static void run_all(const char *top, const char *right, const char *wrong, const char *folder) {
     tally seeded = {.kernels = 0}, cases = {.kernels = 0}, shipped = {.kernels = 0};
     char **mistakes = case_list(wrong), **others = case_list(right);
     run_cases(mistakes, right, true, &seeded);
@@ -642,6 +592,7 @@ static void run_all(const char *right, const char *wrong, const char *folder) {
     for (size_t i = 0; i < PROGRAMS; i++) run_program(folder, &programs[i], &shipped);
     for (size_t i = 0; i < sizeof small_kernels / sizeof *small_kernels; i++)
         count(is_said(&small_kernels[i]), small_kernels[i].what);
+    count(is_in_manual(top), "the manual names kernels that are not proved");
     count(tells_latest(), "the later store is told");
     count(verifies("sync", TVM_OK), "tvm_verify_proved accepts");
     count(verifies("sync-warp", TVM_INVALID), "tvm_verify_proved refuses");
@@ -685,7 +636,7 @@ int main(int argc, char **argv) {
         say("given", &given);
         say_ways(true);
     } else {
-        run_all(right, wrong, folder);
+        run_all(top, right, wrong, folder);
     }
     printf("%u passed, %u failed\n", passed, bad);
     return bad == 0 ? EXIT_SUCCESS : EXIT_FAILURE;

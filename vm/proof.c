@@ -32,7 +32,7 @@ static void worsen(tvm_kernel_proof *worst, tvm_kernel_proof by) {
 static tvm_status add_proved(const tvm_ir_program *program, uint32_t kernel, tvm_kernel_proof *worst,
                              tvm_text *lines, tvm_diags *diags) {
     tvm_proof proof;
-    tvm_status status = tvm_prove(program, kernel, &proof, diags);
+    tvm_status status = tvm_prove_long(program, kernel, &proof, diags);
     if (status) return status;
     worsen(worst, (tvm_kernel_proof){verdict_of(&proof.races), verdict_of(&proof.deadlocks),
                                      verdict_of(&proof.global)});

@@ -583,10 +583,8 @@ static bool find_common(const product *p, const product *q, uint16_t *u, uint16_
 /* Of the two that have n in common; false: which is less is not known. */
 static bool compare(knowledge *k, uint16_t u, uint16_t v, uint16_t n) {
     if (is_ordered(k, u, v, n, 1) || is_ordered(k, v, u, n, 1)) return true;
-    if (k->splits) {
-        if (is_above(k, u, v, -1)) learn_order(k, u, v, n, -1); /* it may be the lower one by 1 */
-        if (is_above(k, v, u, -1)) learn_order(k, v, u, n, -1);
-    }
+    for (unsigned side = 0; side < 2 && k->splits; side++) /* it may be the lower one by 1 */
+        if (is_above(k, side ? u : v, side ? v : u, -1)) learn_order(k, side ? u : v, side ? v : u, n, -1);
     for (int64_t by = 1; by >= 0; by--)
         for (unsigned side = 0; side < 2; side++) {
             uint16_t above = side ? u : v, below = side ? v : u;
