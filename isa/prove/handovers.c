@@ -9,6 +9,8 @@
  * of two blocks in one place contradict each other.
  *
  * Which block Q is follows from the put: an index of the put that is that of the block is that of the take.
+ * Takes in a row, of tiles that numbers of the text alone keep apart, are one: Q is to put all of them, and a
+ * ghost says which it has. As Q no more is followed than bears on puts.
  */
 #include "explore.h"
 

@@ -49,7 +49,9 @@
  * Blocks of a cluster are ordered by sync-cluster where each stands outside of loops and conditions
  * (clusters.c); where one does not, blocks may be out of step, and nothing is known to order them.
  *
- * What take-global waits for comes from blocks of lower indices (handovers.c).
+ * What take-global waits for comes from blocks of lower indices (handovers.c), and so does a count of blocks
+ * that lock-semaphore waits for (census.c). A loop that is known to run at least one turn (floors.c) is not
+ * left before it has.
  *
  * The checker and the prover are one pass: nothing is searched for but which pairs of mbarriers are rings,
  * what holds in all turns of a loop (loops.c), and factors by which facts contradict each other (refute.c); a
@@ -57,7 +59,7 @@
  * isa/check, which is smaller, on a certificate (certify.h).
  *
  * Limits: copies to other blocks of a cluster, and arrivals at their mbarriers, are not looked at; that what
- * other blocks release, or put where that is not proved, comes is taken for granted, and said
+ * other blocks release, or put, comes is taken for granted where that is not proved, and said
  * (TVM_PROVED_IF). Places that depend on what the launch or memory says, where they would have to differ, are
  * not proved. */
 #ifndef TVM_ISA_PROVE_PROVE_H
