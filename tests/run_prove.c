@@ -233,8 +233,6 @@ static void free_paths(char **paths) {
 
 /* ---- shipped programs ---- */
 
-    {"matmul.vasm", NULL, 12, 12, 9},
-    {"matmul.vasm", "T=i8", 12, 12, 1},
 static tvm_ir_program *assemble_program(const char *folder, const shipped_program *of) {
     char path[4200];
     tvm_ir_program *program = NULL;
