@@ -203,7 +203,7 @@ START_TEST(impossible_options_are_refused) {
         {"WTYPE=f6_e5m0 GROUP=16", "groups of 16 of weights that f16 does not hold need ATYPE=bf16"},
         {"WTYPE=i4 ZEROS=true", "ZEROS goes with unsigned weights"},
         {"WTYPE=f6_e3m2 ZEROS=true", "ZEROS goes with unsigned weights"},
-        {"BOOK=\"nf3\"", "BOOK must be none, nf4 or fp4"},
+        {"BOOK=\"nf3\"", "BOOK must be none, nf4, fp4 or e2m1"},
         {"WTYPE=u3 BOOK=\"nf4\"", "BOOK goes with u4, without ZEROS"},
         {"WTYPE=u4 ZEROS=true BOOK=\"fp4\"", "BOOK goes with u4, without ZEROS"},
         {"WTYPE=u4 EXPERTS=true EARLY=true", "EXPERTS goes with neither EARLY nor BATCH_INVARIANT"},

@@ -414,6 +414,34 @@ static void check_conversions(tvm_dtype type, unsigned arch) {
     free(text);
 }
 
+/* Scales of 8 bits, in packing linear: all codes, as pairs, on targets with and without a converter. */
+START_TEST(conversions_of_scales_are_exact) {
+    static const char *const types[] = {"f8_e4m3", "f8_e5m2", "e8m0"}, *const halves[] = {"f16", "bf16"};
+    static uint8_t x[256] __attribute__((aligned(16)));
+    static uint16_t y[256] __attribute__((aligned(16)));
+    char text[512];
+    tvm_dtype from, to;
+    snprintf(text, sizeof text,
+             ".vasm 3\n.kernel k(x: global %s[256], y: global %s[256])\n.warps 1\n.grid 1\n"
+             "%%v = %s(load-global(x, spatial(32).local(8)), %s)\nstore-global y, %%v\n.end\n",
+             types[_i / 2], halves[_i % 2], _i / 2 == 2 ? "cast" : "cast-lowbit", halves[_i % 2]);
+    ck_assert(tvm_dtype_parse(types[_i / 2], strlen(types[_i / 2]), &from));
+    ck_assert(tvm_dtype_parse(halves[_i % 2], strlen(halves[_i % 2]), &to));
+    tvm_ir_program *program = assemble(text);
+    for (unsigned i = 0; i < 256; i++) x[i] = (uint8_t)i;
+    for (unsigned arch = 80; arch <= 90; arch += 10) {
+        tvm_module *module = translate_for(program, arch);
+        memset(y, 0x5a, sizeof y);
+        execute(module, "k", x, y);
+        for (unsigned i = 0; i < 256; i++)
+            ck_assert_msg(y[i] == tvm_cast(to, from, i, true), "sm_%u: %s %x is %s %x, expected %x", arch,
+                          types[_i / 2], i, halves[_i % 2], y[i], (unsigned)tvm_cast(to, from, i, true));
+        tvm_module_free(module);
+    }
+    tvm_ir_program_free(program);
+}
+END_TEST
+
 START_TEST(conversions_of_packed_tensors_are_exact) {
     check_conversions(lowbit[_i], 80);
     check_conversions(lowbit[_i], 90);
@@ -650,6 +678,7 @@ static Suite *packing_suite(void) {
     tcase_add_test(definition, pictures_show_the_words);
     suite_add_tcase(suite, definition);
     tcase_add_loop_test(programs, conversions_of_packed_tensors_are_exact, 0, lowbit_count);
+    tcase_add_loop_test(programs, conversions_of_scales_are_exact, 0, 6);
     tcase_add_loop_test(programs, text_and_container_keep_the_packing, 0, lowbit_count);
     tcase_add_test(programs, views_keep_the_bits);
     tcase_add_test(programs, constants_are_folded_exactly);

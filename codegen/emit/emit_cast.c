@@ -177,6 +177,70 @@ static bool emit_float_pairs(emitter *e, void *work) {
     return true;
 }
 
+/* ---- scales of 8 bits to pairs ---- */
+
+/* The halves of a pair, f16 or bf16, as a pair of the other of these types. */
+static reg other_halves(emitter *e, tvm_dtype from, tvm_dtype to, reg pair) {
+    reg halves[2], wide[2], d = tvm_new_r(e);
+    for (unsigned i = 0; i < 2; i++) halves[i] = tvm_new_h(e);
+    tvm_emit(e, "mov.b32 {%s, %s}, %s;", halves[0].name, halves[1].name, pair.name);
+    for (unsigned i = 0; i < 2; i++) wide[i] = tvm_half_to_f32(e, from, halves[i]);
+    tvm_emit(e, "cvt.rn.%s.f32 %s, %s, %s;", to.exponent == 5 ? "f16x2" : "bf16x2", d.name, wide[1].name,
+             wide[0].name);
+    return d;
+}
+
+/* f8_e4m3 and f8_e5m2: the hardware's converter to f16, which takes two bytes. */
+static const char *refuse_ofp8_pairs(const emitter *e, const void *work) {
+    const cast_work *w = work;
+    bool from_ofp8 =
+        tvm_dtype_same(w->from, TVM_FLOAT(8, 4, 3)) || tvm_dtype_same(w->from, TVM_FLOAT(8, 5, 2));
+    if (!from_ofp8 || !tvm_is_half(w->to) || w->from_packing != TVM_PACKING_LINEAR) return "";
+    return tvm_target_has(e->k->target, TVM_HAS_CVT_F8) ? NULL : "not on this target";
+}
+
+static bool emit_ofp8_pairs(emitter *e, void *work) {
+    const cast_work *w = work;
+    element_writer writer;
+    if (!begin(e, w, &writer)) return false;
+    for (uint32_t l = 0; l < w->locals; l += 2) {
+        reg both[2], pair = tvm_new_r(e);
+        tvm_read_halves(e, w->source, l / 4, both);
+        tvm_emit(e, "cvt.rn.f16x2.%sx2 %s, %s;", w->from.exponent == 5 ? "e5m2" : "e4m3", pair.name,
+                 both[l / 2 % 2].name);
+        tvm_write_word(e, &writer, w->to.exponent == 5 ? pair : other_halves(e, TVM_F16, w->to, pair));
+    }
+    tvm_write_end(e, &writer);
+    return true;
+}
+
+/* e8m0: the code where bf16 has the exponent. What is there of 2^-127 is zero, of which the smaller power of
+ * two is the maximum, and of NaN infinity, which times zero is NaN. */
+static const char *refuse_e8m0_pairs(const emitter *e, const void *work) {
+    (void)e;
+    const cast_work *w = work;
+    return tvm_dtype_same(w->from, TVM_E8M0) && tvm_is_half(w->to) ? NULL : "";
+}
+
+static bool emit_e8m0_pairs(emitter *e, void *work) {
+    const cast_work *w = work;
+    reg zero = tvm_constant_word(e, 0), least = tvm_constant_word(e, 0x00400040);
+    element_writer writer;
+    if (!begin(e, w, &writer)) return false;
+    for (uint32_t l = 0; l < w->locals; l += 2) {
+        reg power = word_op(e, "shl.b32", spread_pair(e, w, l, 0), 7), pair = tvm_new_r(e);
+        if (w->to.exponent == 8) { /* f16 has neither */
+            reg placed = power;
+            power = tvm_new_r(e);
+            tvm_emit(e, "max.bf16x2 %s, %s, %s;", power.name, placed.name, least.name);
+        }
+        tvm_emit(e, "fma.rn.bf16x2 %s, %s, %s, %s;", pair.name, power.name, zero.name, power.name);
+        tvm_write_word(e, &writer, w->to.exponent == 8 ? pair : other_halves(e, TVM_BF16, w->to, pair));
+    }
+    tvm_write_end(e, &writer);
+    return true;
+}
+
 /* ---- to f8_e4m3 and f8_e5m2 ---- */
 
 static const char *refuse_ofp8(const emitter *e, const void *work) {
@@ -272,6 +336,8 @@ static const candidate candidates[] = {
     {"packed lookup", refuse_lookup, emit_lookup},
     {"packed pairs", refuse_packed, emit_packed},
     {"spliced pairs", refuse_integer_pairs, emit_integer_pairs},
+    {"cvt of f8 pairs", refuse_ofp8_pairs, emit_ofp8_pairs},
+    {"powers in pairs", refuse_e8m0_pairs, emit_e8m0_pairs},
     {"scaled pairs", refuse_float_pairs, emit_float_pairs},
     {"single elements", NULL, emit_elements},
 };

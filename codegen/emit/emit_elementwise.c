@@ -128,9 +128,14 @@ static reg source_pair(emitter *e, const elementwise *w, const source *s, uint32
     uint32_t a = s->map[local], b = local + 1 < w->locals ? s->map[local + 1] : a + 1;
     reg first = tvm_slot_word(e, s->slot, a / 2);
     if (a % 2 == 0 && b == a + 1) return first;
+    if (local + 1 >= w->locals) b = a;
+    if (a == b) { /* as one half twice, which arithmetic of pairs has operands for, where PRMT is one more */
+        reg halves[2];
+        tvm_read_halves(e, s->slot, a / 2, halves);
+        return tvm_pack_pair(e, halves[a % 2], halves[a % 2]);
+    }
     reg pair = tvm_new_r(e);
     unsigned low = a % 2 ? 0x32 : 0x10, high = b % 2 ? 0x76 : 0x54;
-    if (local + 1 >= w->locals) b = a;
     tvm_emit(e, "prmt.b32 %s, %s, %s, 0x%02x%02x;", pair.name, first.name,
              tvm_slot_word(e, s->slot, b / 2).name, high, low);
     return pair;
