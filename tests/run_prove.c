@@ -233,7 +233,6 @@ static void free_paths(char **paths) {
 
 /* ---- shipped programs ---- */
 
-    {"matmul_ternary.vasm", NULL, 5, 5, 0},
 static tvm_ir_program *assemble_program(const char *folder, const shipped_program *of) {
     char path[4200];
     tvm_ir_program *program = NULL;
