@@ -154,7 +154,7 @@ static void decide(tvm_infer_state *in, uint32_t slot, tile_access *accesses) {
     const tvm_shared_layout own = in->program->shared_layouts[in->kernel->slots[slot].layout];
     tvm_shared_layout best = own, made;
     unsigned bytes = in->kernel->slots[slot].dtype.bits / 8;
-    if (!bytes || own.rank < 2) return;
+    if (own.rank < 2) return;
     find_use(in, slot, &use);
     if (use.by_core) {
         unsigned bits = in->kernel->slots[slot].dtype.bits;
@@ -163,7 +163,7 @@ static void decide(tvm_infer_state *in, uint32_t slot, tile_access *accesses) {
         if (in->kernel->slots[slot].layout == TVM_NONE) in->failed = true;
         return;
     }
-    if (use.fixed || !(use.count || use.indexed)) return;
+    if (!bytes || use.fixed || !(use.count || use.indexed)) return;
     unsigned widest = tvm_log2_floor(WIDEST / bytes);
     if (use.indexed && !swizzled(&own, widest, 0, &best)) return;
     uint64_t least = use.indexed ? 0 : cost_of(&use, &own);

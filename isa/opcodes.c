@@ -100,6 +100,7 @@ const char *const tvm_order_names[TVM_ORDER_COUNT] = {"relaxed", "acquire", "rel
 const char *const tvm_scope_names[TVM_SCOPE_COUNT] = {"cta", "cluster", "gpu", "sys"};
 const char *const tvm_axes_names[TVM_AXES_COUNT] = {"x", "y", "z", "all"};
 const char *const tvm_evict_names[TVM_EVICT_COUNT] = {"normal", "first", "last"};
+const char *const tvm_spread_names[TVM_SPREAD_COUNT] = {"f4_e2m1", "f6_e2m3", "f6_e3m2"};
 
 static const tvm_operand_words words[] = {
     {'C', TVM_COMPARE_COUNT, "a comparison", tvm_compare_names, NULL},
@@ -109,6 +110,7 @@ static const tvm_operand_words words[] = {
     {'K', TVM_SCOPE_COUNT, "a scope", tvm_scope_names, NULL},
     {'Y', TVM_AXES_COUNT, "axes of the cluster", tvm_axes_names, NULL},
     {'E', TVM_EVICT_COUNT, "an eviction priority", tvm_evict_names, NULL},
+    {'H', TVM_SPREAD_COUNT, "a type of 4 or 6 bits", tvm_spread_names, NULL},
 };
 
 const tvm_operand_words *tvm_words_of(char kind) {

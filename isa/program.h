@@ -208,6 +208,13 @@ typedef enum tvm_reduction {
     TVM_REDUCE_ARGMIN,
     TVM_REDUCTION_COUNT
 } tvm_reduction;
+/* Types of elements that lie 16 by 16, each time at the beginning of 16 bytes. */
+typedef enum tvm_spread {
+    TVM_SPREAD_F4_E2M1,
+    TVM_SPREAD_F6_E2M3,
+    TVM_SPREAD_F6_E3M2,
+    TVM_SPREAD_COUNT
+} tvm_spread;
 typedef enum tvm_evict { TVM_EVICT_NORMAL, TVM_EVICT_FIRST, TVM_EVICT_LAST, TVM_EVICT_COUNT } tvm_evict;
 typedef enum tvm_atomic {
     TVM_ATOMIC_ADD,
@@ -246,6 +253,7 @@ extern const char *const tvm_axes_names[TVM_AXES_COUNT];
 extern const char *const tvm_compare_names[TVM_COMPARE_COUNT];
 extern const char *const tvm_reduction_names[TVM_REDUCTION_COUNT];
 extern const char *const tvm_evict_names[TVM_EVICT_COUNT];
+extern const char *const tvm_spread_names[TVM_SPREAD_COUNT];
 
 /* Is the operand a list of constants: their count, then each? */
 static inline bool tvm_is_list(char kind) {

@@ -84,10 +84,11 @@ tvm_status tvm_rule_STORE_TENSOR(const tvm_rule *rule) {
     return status == TVM_OK ? tvm_rule_nothing(rule) : status;
 }
 
-/* One instruction copies 32 bytes of each lane (PTX ISA, "tcgen05.cp", .128x256b). */
+/* One instruction copies 32 bytes to each lane (PTX ISA, "tcgen05.cp", .128x256b), or 16 bytes of 32 rows to
+ * each quarter of the lanes (.32x128b.warpx4). */
 tvm_status tvm_rule_COPY_TENSOR(const tvm_rule *rule) {
     enum { TARGET, SOURCE, TILE };
-    uint32_t rank = tvm_rule_value(rule, TILE), tile[2];
+    uint32_t rank = tvm_rule_value(rule, TILE), tile[2], lanes[2];
     const tvm_operand *extents = rule->operands + rule->at[TILE] + 1;
     tvm_status status = same_type(rule, TARGET, SOURCE);
     if (status != TVM_OK) return status;
@@ -95,40 +96,104 @@ tvm_status tvm_rule_COPY_TENSOR(const tvm_rule *rule) {
         if (extents[d].value != 1)
             return tvm_refuse(rule->why, "a tile of %u matrices, expected one", extents[d].value);
     if (rank < 2) return tvm_refuse(rule->why, "a tile of 1 dimension, expected a matrix");
-    for (unsigned d = 0; d < 2; d++) tile[d] = extents[rank - 2 + d].value;
-    status = check_tile(rule, TARGET, tile);
+    for (unsigned d = 0; d < 2; d++) lanes[d] = tile[d] = extents[rank - 2 + d].value;
+    bool to_quarters = tile[0] == TVM_TENSOR_SCALE_ROWS;
+    unsigned step = to_quarters ? TVM_TENSOR_STEP / 2 : TVM_TENSOR_STEP;
+    if (to_quarters) lanes[0] = TVM_TENSOR_LANES;
+    status = check_tile(rule, TARGET, lanes);
     if (status == TVM_OK) status = tvm_rule_tile(rule, SOURCE, 2, tile);
     if (status != TVM_OK) return status;
-    if (tile[1] * tvm_rule_slot(rule, TARGET)->dtype.bits % (8 * TVM_TENSOR_STEP) != 0)
-        return tvm_refuse(rule->why, "%u elements of a lane, expected a multiple of %d bytes", tile[1],
-                          TVM_TENSOR_STEP);
+    if (tile[1] * tvm_rule_slot(rule, TARGET)->dtype.bits % (8 * step) != 0)
+        return tvm_refuse(rule->why, "%u elements of a lane, expected a multiple of %u bytes", tile[1], step);
     return tvm_rule_nothing(rule);
 }
 
-enum { D, A, B, ACCUMULATE, TRANSPOSE_A };
+enum { D, A, B, ACCUMULATE, TRANSPOSE_A, TRANSPOSE_B, K, SCALE_A, SCALE_B, TYPE_A, TYPE_B };
+
+/* Of type_a and type_b. */
+static tvm_status check_spread(const tvm_rule *rule, const tvm_tensor_tile *tile, unsigned entry) {
+    const tvm_slot *slot = tvm_rule_slot(rule, entry);
+    const char *name = entry == A ? "type_a" : "type_b";
+    if (!tile->is_spread) return TVM_OK;
+    if (!tvm_dtype_same(slot->dtype, TVM_U(8)))
+        return tvm_refuse(rule->why, "%s is of a tile of u8, of which 16 have 16 elements, %s has type %s",
+                          name, TVM_RULE_NAME(rule, entry), TVM_DTYPE_TEXT(slot->dtype));
+    if (!tile->is_shared)
+        return tvm_refuse(rule->why, "%s is of a tile in shared memory, %s is in tensor memory", name,
+                          TVM_RULE_NAME(rule, entry));
+    return TVM_OK;
+}
+
+/* Elements of less than 8 bits lie along k (PTX ISA, "Valid Combinations of Type-Size, Major-ness and
+ * Swizzling"). */
+static tvm_status check_turns(const tvm_rule *rule, const tvm_tensor_mma *mma) {
+    if (mma->a.type.bits < 8 && mma->a.is_transposed)
+        return tvm_refuse(rule->why, "transpose_a: elements of %u bits lie along k", mma->a.type.bits);
+    if (mma->b.type.bits < 8 && !mma->b.is_transposed)
+        return tvm_refuse(rule->why,
+                          "elements of %u bits lie along k: expected %s as [n, k], and transpose_b",
+                          mma->b.type.bits, TVM_RULE_NAME(rule, B));
+    return TVM_OK;
+}
+
+/* Two elements of f4_e2m1 a byte are of products with scales of both alone (PTX ISA, "Packing format"). */
+static tvm_status check_packed(const tvm_rule *rule, const tvm_tensor_mma *mma) {
+    bool packs_a = mma->a.type.bits < 8 && !mma->a.is_spread,
+         packs_b = mma->b.type.bits < 8 && !mma->b.is_spread;
+    bool both = packs_a && packs_b && mma->a.type.bits == 4 && mma->b.type.bits == 4;
+    if (!packs_a && !packs_b) return TVM_OK;
+    if (both && mma->scale_a.tensor && mma->scale_b.tensor) return TVM_OK;
+    return tvm_refuse(
+        rule->why,
+        "%s of %s as it is goes with the same, of f4_e2m1, and scales: expected a tile of u8, of which 16 "
+        "have 16 elements, and type_%c",
+        TVM_RULE_NAME(rule, packs_a ? A : B), TVM_DTYPE_TEXT(packs_a ? mma->a.type : mma->b.type),
+        packs_a ? 'a' : 'b');
+}
+
+static tvm_status check_scales(const tvm_rule *rule, const tvm_tensor_mma *mma) {
+    const tvm_tensor_tile *a = &mma->scale_a, *b = &mma->scale_b;
+    if (!a->tensor && !b->tensor) return TVM_OK;
+    if (!a->tensor || !b->tensor)
+        return tvm_refuse(rule->why,
+                          "scale_a and scale_b go together: give an operand without scales those of 1.0");
+    bool small = tvm_mma_is_small_float(mma->a.type);
+    if (!small || !tvm_mma_is_small_float(mma->b.type))
+        return tvm_refuse(rule->why, "scales are of floats of 4, 6 or 8 bits, %s has type %s",
+                          TVM_RULE_NAME(rule, small ? B : A),
+                          TVM_DTYPE_TEXT(small ? mma->b.type : mma->a.type));
+    bool packed = mma->a.type.bits == 4 && !mma->a.is_spread;
+    if (!mma->scaling || (mma->scaling->block != 32 && !packed))
+        return tvm_refuse(rule->why, "scale_a has type %s, expected e8m0%s", TVM_DTYPE_TEXT(a->type),
+                          packed ? ", or f8_e4m3 for blocks of 16"
+                                 : "; scales of f8_e4m3 are of two operands of f4_e2m1, packed");
+    if (!tvm_dtype_same(a->type, b->type))
+        return tvm_refuse(rule->why, "scale_b has type %s, expected %s as scale_a", TVM_DTYPE_TEXT(b->type),
+                          TVM_DTYPE_TEXT(a->type));
+    tvm_status status = check_tile(rule, SCALE_A, a->tile);
+    return status == TVM_OK ? check_tile(rule, SCALE_B, b->tile) : status;
+}
 
 static tvm_status check_types(const tvm_rule *rule, const tvm_tensor_mma *mma) {
-    tvm_dtype a = tvm_rule_slot(rule, A)->dtype, b = tvm_rule_slot(rule, B)->dtype,
-              d = tvm_rule_slot(rule, D)->dtype;
     if (!mma->types || (mma->types->sums != TVM_MMA_F32 && mma->types->sums != TVM_MMA_I32))
         return tvm_refuse(
             rule->why,
-            "%s of %s and %s of %s with sums of %s, expected f16, bf16, tf32, f32 (read as tf32), f8_e4m3 "
-            "or f8_e5m2 with sums of f32, or i8 or u8 with i32",
-            TVM_RULE_NAME(rule, A), TVM_DTYPE_TEXT(a), TVM_RULE_NAME(rule, B), TVM_DTYPE_TEXT(b),
-            TVM_DTYPE_TEXT(d));
-    return TVM_OK;
+            "%s of %s and %s of %s with sums of %s, expected f16, bf16, tf32, f32 (read as tf32), or floats "
+            "of 8, 6 or 4 bits, with sums of f32, or i8 or u8 with i32",
+            TVM_RULE_NAME(rule, A), TVM_DTYPE_TEXT(mma->a.type), TVM_RULE_NAME(rule, B),
+            TVM_DTYPE_TEXT(mma->b.type), TVM_DTYPE_TEXT(mma->d.type));
+    tvm_status status = check_packed(rule, mma);
+    return status == TVM_OK ? check_turns(rule, mma) : status;
 }
 
 /* PTX ISA, "tcgen05 Matrix Shape": of 128 rows and one block. */
 static tvm_status check_extents(const tvm_rule *rule, const tvm_tensor_mma *mma) {
     enum { COLUMNS = 16, COLUMNS_MAX = 256 };
-    uint32_t step = TVM_TENSOR_STEP * 8 / tvm_rule_slot(rule, A)->dtype.bits;
     if (mma->n % COLUMNS || mma->n > COLUMNS_MAX)
         return tvm_refuse(rule->why, "n is %u, expected a multiple of %d up to %d", mma->n, COLUMNS,
                           COLUMNS_MAX);
-    if (mma->k % step || mma->k > TVM_MAX_TILE_ELEMENTS || mma->k == 0)
-        return tvm_refuse(rule->why, "k is %u, expected a multiple of %u", mma->k, step);
+    if (mma->k % mma->step || mma->k > TVM_MAX_TILE_ELEMENTS || mma->k == 0)
+        return tvm_refuse(rule->why, "k is %u, expected a multiple of %u", mma->k, mma->step);
     return TVM_OK;
 }
 
@@ -138,7 +203,9 @@ tvm_status tvm_rule_MMA_TENSOR(const tvm_rule *rule) {
         if (tvm_slot_rank(rule->program, tvm_rule_slot(rule, entry)) < 2)
             return tvm_refuse(rule->why, "%s is no matrix", TVM_RULE_NAME(rule, entry));
     tvm_tensor_mma_read(rule->program, rule->kernel, rule->operands, &mma);
-    tvm_status status = check_types(rule, &mma);
+    tvm_status status = check_spread(rule, &mma.a, A);
+    if (status == TVM_OK) status = check_spread(rule, &mma.b, B);
+    if (status == TVM_OK) status = check_types(rule, &mma);
     if (status == TVM_OK) status = check_extents(rule, &mma);
     if (status != TVM_OK) return status;
     if (mma.a.is_transposed && !mma.a.is_shared)
@@ -150,6 +217,7 @@ tvm_status tvm_rule_MMA_TENSOR(const tvm_rule *rule) {
     if (status == TVM_OK)
         status = mma.a.is_shared ? tvm_rule_tile(rule, A, 2, mma.a.tile) : check_tile(rule, A, mma.a.tile);
     if (status == TVM_OK) status = tvm_rule_tile(rule, B, 2, mma.b.tile);
+    if (status == TVM_OK) status = check_scales(rule, &mma);
     return status == TVM_OK ? tvm_rule_nothing(rule) : status;
 }
 

@@ -172,9 +172,9 @@ tvm_status tvm_shared_layout_row_major(unsigned rank, const uint32_t *shape, tvm
 
 /* Rows of several times 128 bytes: one block of columns of 128 bytes after the other, each with all rows of
  * the last two dimensions, under the swizzle of 128 bytes (PTX ISA, "Matrix Descriptor Format"). */
-static tvm_status column_blocks(unsigned rank, const uint32_t *shape, unsigned bytes,
+static tvm_status column_blocks(unsigned rank, const uint32_t *shape, unsigned bits_each,
                                 tvm_shared_layout *out) {
-    uint32_t sizes[TVM_MAX_RANK + 1], strides[TVM_MAX_RANK + 1], columns = ATOM_BYTES / bytes;
+    uint32_t sizes[TVM_MAX_RANK + 1], strides[TVM_MAX_RANK + 1], columns = 8 * ATOM_BYTES / bits_each;
     uint64_t stride = (uint64_t)shape[rank - 2] * shape[rank - 1];
     sizes[rank] = columns;
     strides[rank] = 1;
@@ -186,7 +186,7 @@ static tvm_status column_blocks(unsigned rank, const uint32_t *shape, unsigned b
         sizes[d] = shape[d];
         strides[d] = (uint32_t)stride;
     }
-    unsigned base = tvm_log2_floor(CHUNK_BYTES / bytes), bits = tvm_log2_floor(CHUNKS_OF_ALL_BANKS);
+    unsigned base = tvm_log2_floor(8 * CHUNK_BYTES / bits_each), bits = tvm_log2_floor(CHUNKS_OF_ALL_BANKS);
     return tvm_shared_layout_make(rank, shape, rank + 1, sizes, strides, base, bits, bits, out, NULL);
 }
 
@@ -198,7 +198,7 @@ tvm_status tvm_shared_layout_auto(unsigned rank, const uint32_t *shape, unsigned
     bool whole_chunks = tvm_is_power_of_two(bits) && 8 * CHUNK_BYTES % bits == 0 &&
                         tvm_is_power_of_two(row_bits) && row_bytes >= 2 * CHUNK_BYTES;
     bool wide = bits == 16 && row_bytes > ATOM_BYTES && row_bytes % ATOM_BYTES == 0;
-    if (rank >= 2 && wide && column_blocks(rank, shape, bits / 8, out) == TVM_OK) return TVM_OK;
+    if (rank >= 2 && wide && column_blocks(rank, shape, bits, out) == TVM_OK) return TVM_OK;
     if (rank >= 2 && whole_chunks) {
         unsigned base = tvm_log2_floor(8 * CHUNK_BYTES / bits);
         unsigned row_chunks = tvm_log2_floor((uint32_t)(row_bytes / CHUNK_BYTES));
@@ -213,8 +213,9 @@ tvm_status tvm_shared_layout_auto(unsigned rank, const uint32_t *shape, unsigned
 tvm_status tvm_shared_layout_for_tensor_core(unsigned rank, const uint32_t *shape, unsigned bits,
                                              tvm_shared_layout *out, tvm_why *why) {
     uint64_t row_bytes = rank ? (uint64_t)shape[rank - 1] * bits / 8 : 0;
-    bool blocks = rank >= 2 && bits >= 8 && row_bytes > ATOM_BYTES && row_bytes % ATOM_BYTES == 0;
-    if (blocks && column_blocks(rank, shape, bits / 8, out) == TVM_OK) return TVM_OK;
+    bool blocks =
+        rank >= 2 && tvm_is_power_of_two(bits) && row_bytes > ATOM_BYTES && row_bytes % ATOM_BYTES == 0;
+    if (blocks && column_blocks(rank, shape, bits, out) == TVM_OK) return TVM_OK;
     return tvm_shared_layout_auto(rank, shape, bits, out, why);
 }
 

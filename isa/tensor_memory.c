@@ -137,11 +137,14 @@ static uint32_t extent(const tvm_ir_program *program, const tvm_ir_kernel *kerne
     return tvm_slot_shape(program, slot)[tvm_slot_rank(program, slot) - 1 - from_last];
 }
 
+/* Returns the operand behind it. */
 static const tvm_operand *read_tile(const tvm_ir_program *program, const tvm_ir_kernel *kernel,
                                     const tvm_operand *tensor, tvm_tensor_tile *out) {
+    if (tensor->kind != TVM_OPERAND_SLOT) return tensor + 1;
     const tvm_slot *slot = &kernel->slots[tensor->value];
     out->tensor = tensor;
     out->is_shared = slot->kind == TVM_SLOT_SHARED;
+    out->type = slot->dtype;
     return tensor + 1 + tvm_slot_rank(program, slot);
 }
 
@@ -150,9 +153,26 @@ static void set_tile(tvm_tensor_tile *tile, uint32_t rows, uint32_t columns) {
     tile->tile[1] = tile->is_transposed ? rows : columns;
 }
 
+static void set_type(tvm_tensor_tile *tile, const tvm_operand *spread) {
+    static const tvm_dtype types[TVM_SPREAD_COUNT] = {[TVM_SPREAD_F4_E2M1] = {TVM_KIND_FLOAT, 4, 2, 1},
+                                                      [TVM_SPREAD_F6_E2M3] = {TVM_KIND_FLOAT, 6, 2, 3},
+                                                      [TVM_SPREAD_F6_E3M2] = {TVM_KIND_FLOAT, 6, 3, 2}};
+    tile->is_spread = spread->kind == TVM_OPERAND_CONST;
+    if (tile->is_spread) tile->type = types[spread->value];
+}
+
+static void read_scales(tvm_tensor_mma *out) {
+    if (!out->scale_a.tensor || !out->scale_b.tensor) return;
+    out->scaling = tvm_mma_find_scaling(out->a.type, out->b.type, out->scale_a.type);
+    if (!out->scaling) return;
+    uint32_t words = (out->k / out->scaling->block + TVM_TENSOR_SCALES - 1) / TVM_TENSOR_SCALES;
+    set_tile(&out->scale_a, TVM_TENSOR_LANES, TVM_TENSOR_SCALES * words * tvm_tensor_scale_columns(out->m));
+    set_tile(&out->scale_b, TVM_TENSOR_LANES, TVM_TENSOR_SCALES * words * tvm_tensor_scale_columns(out->n));
+}
+
 void tvm_tensor_mma_read(const tvm_ir_program *program, const tvm_ir_kernel *kernel,
                          const tvm_operand *operands, tvm_tensor_mma *out) {
-    enum { ACCUMULATE, TRANSPOSE_A, TRANSPOSE_B, K };
+    enum { ACCUMULATE, TRANSPOSE_A, TRANSPOSE_B, K, SCALES };
     memset(out, 0, sizeof *out);
     const tvm_operand *at = read_tile(program, kernel, operands, &out->d);
     at = read_tile(program, kernel, at, &out->a);
@@ -164,10 +184,15 @@ void tvm_tensor_mma_read(const tvm_ir_program *program, const tvm_ir_kernel *ker
     out->n = extent(program, kernel, out->b.tensor, out->b.is_transposed);
     out->k = at[K].kind == TVM_OPERAND_CONST ? at[K].value
                                              : extent(program, kernel, out->a.tensor, out->a.is_transposed);
+    const tvm_operand *types = read_tile(program, kernel, &at[SCALES], &out->scale_a);
+    types = read_tile(program, kernel, types, &out->scale_b);
+    out->step = TVM_TENSOR_STEP * 8 / out->a.type.bits;
+    set_type(&out->a, &types[0]);
+    set_type(&out->b, &types[1]);
     set_tile(&out->d, out->m, out->n);
     set_tile(&out->a, out->m, out->k);
     set_tile(&out->b, out->k, out->n);
-    tvm_dtype a = kernel->slots[out->a.tensor->value].dtype;
-    out->types = tvm_mma_find_types(a, kernel->slots[out->b.tensor->value].dtype,
-                                    kernel->slots[out->d.tensor->value].dtype, tvm_dtype_same(a, TVM_F32));
+    out->types =
+        tvm_mma_find_types(out->a.type, out->b.type, out->d.type, tvm_dtype_same(out->a.type, TVM_F32));
+    read_scales(out);
 }

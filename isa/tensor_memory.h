@@ -51,16 +51,22 @@ tvm_status tvm_tensor_layout(uint32_t columns, tvm_team team, tvm_layout *out, t
 
 /* An operand, its index behind it, and the tile there. */
 typedef struct tvm_tensor_tile {
-    const tvm_operand *tensor;
+    const tvm_operand *tensor; /* NULL: there is none */
     uint32_t tile[2];
     bool is_shared, is_transposed;
+    bool is_spread; /* a tile of bytes: each 16 along k have 16 elements of the type, packed, at their
+                       beginning */
+    tvm_dtype type; /* of the elements */
 } tvm_tensor_tile;
 
 typedef struct tvm_tensor_mma {
     tvm_tensor_tile d, a, b;
+    tvm_tensor_tile scale_a, scale_b;
     const tvm_operand *accumulate; /* of kind EXPR, or NONE: it adds */
     uint32_t m, n, k;
-    const tvm_mma_types *types; /* NULL: there are none such */
+    uint32_t step;                  /* k of one instruction: as many elements as 32 bytes have */
+    const tvm_mma_types *types;     /* NULL: there are none such */
+    const tvm_mma_scaling *scaling; /* NULL: no scales, or none that go with the types */
 } tvm_tensor_mma;
 
 /* Reads the operands of an mma-tensor, whose tensors have two dimensions at least. */
@@ -69,5 +75,22 @@ void tvm_tensor_mma_read(const tvm_ir_program *program, const tvm_ir_kernel *ker
 
 /* Bytes along k of one instruction. */
 enum { TVM_TENSOR_STEP = 32 };
+
+/* ---- scales (PTX ISA, "tcgen05 Block Scaling") ---- */
+
+/* Scales are bytes. Four of a row, which follow each other along k, are a column; rows are lanes modulo 32,
+ * and 32 rows a column; each of the four quarters of the lanes has all of them. */
+enum { TVM_TENSOR_SCALE_ROWS = 32, TVM_TENSOR_SCALES = 4 };
+/* Columns that four scales of so many rows take. */
+static inline uint32_t tvm_tensor_scale_columns(uint32_t rows) {
+    return (rows + TVM_TENSOR_SCALE_ROWS - 1) / TVM_TENSOR_SCALE_ROWS;
+}
+/* Where in the tile, whose rows are lanes, number `block` along k of a row's scales is: the byte of the lane
+ * row mod 32, and of those 32, 64 and 96 further. */
+static inline uint32_t tvm_tensor_scale_place(uint32_t rows, uint32_t row, uint32_t block) {
+    uint32_t column =
+        block / TVM_TENSOR_SCALES * tvm_tensor_scale_columns(rows) + row / TVM_TENSOR_SCALE_ROWS;
+    return TVM_TENSOR_SCALES * column + block % TVM_TENSOR_SCALES;
+}
 
 #endif

@@ -135,6 +135,14 @@ static inline double ptx_byte_element(const ptx_machine *m, const ptx_insn *insn
     return tvm_decode(type->type, code);
 }
 
+/* The number that a scale of ue8m0, or ue4m3, is. */
+static inline double ptx_scale_number(const ptx_insn *insn, bool ue4m3, unsigned code) {
+    if (!ue4m3) return code == 255 ? (double)NAN : ldexp(1, (int)code - 127);
+    ptx_must(code < 128, "ptx: a negative ue4m3: %s", insn->text);
+    if (code == 127) return (double)NAN;
+    return code < 8 ? ldexp(code, -9) : ldexp(8 + code % 8, (int)(code / 8) - 10);
+}
+
 /* Scale `at` of a's row, or b's column: PTX ISA, "Block Scaling for mma.sync". Operand o is the word, the one
  * after it {byte-id, thread-id}. */
 static inline double ptx_scale(const ptx_machine *m, const ptx_insn *insn, const ptx_product *p,
@@ -144,10 +152,7 @@ static inline double ptx_scale(const ptx_machine *m, const ptx_insn *insn, const
              "ptx: no such scales: %s", insn->text);
     unsigned lane = is_a ? line % 8 * 4 + 2 * thread_id + line / 8 : line * 4 + thread_id;
     unsigned code = (unsigned)(ptx_get(m, o->reg[0], warp + lane) >> 8 * (byte_id + at)) & 255;
-    if (!p->ue4m3) return code == 255 ? (double)NAN : ldexp(1, (int)code - 127);
-    ptx_must(code < 128, "ptx: a negative ue4m3: %s", insn->text);
-    if (code == 127) return (double)NAN;
-    return code < 8 ? ldexp(code, -9) : ldexp(8 + code % 8, (int)(code / 8) - 10);
+    return ptx_scale_number(insn, p->ue4m3, code);
 }
 
 typedef struct ptx_matrices {

@@ -1,7 +1,7 @@
-/* Random kernels with products in tensor memory: types, extents, operands that lie either way or in tensor
- * memory, sums in several tensors, added to, changed by threads and added to again, loaded in layouts of
- * every kind. The interpreter's results are those of the code for sm_100a on the tests' PTX machine, bit for
- * bit.
+/* Random kernels with products in tensor memory: types, extents, scales, operands that lie either way or in
+ * tensor memory, sums in several tensors, added to, changed by threads and added to again, loaded in layouts
+ * of every kind. The interpreter's results are those of the code for sm_100a on the tests' PTX machine, bit
+ * for bit.
  *
  *   test_tensor_programs [PROGRAMS [FIRST_SEED]]    40 programs */
 #include "assembler_kit.h"
@@ -14,16 +14,27 @@ static uint64_t programs = 40, first_seed = 1;
 
 typedef struct kind {
     const char *a, *b, *sum;
-    unsigned bytes; /* of an element of a and b */
-    bool turns;     /* may lie with k not last */
+    unsigned bits;           /* of an element of a and b in shared memory */
+    bool turns;              /* may lie with k not last */
+    const char *scale;       /* type of the scales; NULL: there are none */
+    unsigned block;          /* elements that have one */
+    const char *of_a, *of_b; /* type_a and type_b; NULL: the tile has its own */
 } kind;
-static const kind kinds[] = {{"f16", "f16", "f32", 2, true},
-                             {"bf16", "bf16", "f32", 2, true},
-                             {"tf32", "tf32", "f32", 4, false},
-                             {"f8_e4m3", "f8_e5m2", "f32", 1, true},
-                             {"f8_e5m2", "f8_e5m2", "f32", 1, true},
-                             {"i8", "u8", "i32", 1, true},
-                             {"u8", "i8", "i32", 1, true}};
+static const kind kinds[] = {{"f16", "f16", "f32", 16, true, NULL, 0, NULL, NULL},
+                             {"bf16", "bf16", "f32", 16, true, NULL, 0, NULL, NULL},
+                             {"tf32", "tf32", "f32", 32, false, NULL, 0, NULL, NULL},
+                             {"f8_e4m3", "f8_e5m2", "f32", 8, true, NULL, 0, NULL, NULL},
+                             {"f8_e5m2", "f8_e5m2", "f32", 8, true, NULL, 0, NULL, NULL},
+                             {"i8", "u8", "i32", 8, true, NULL, 0, NULL, NULL},
+                             {"u8", "i8", "i32", 8, true, NULL, 0, NULL, NULL},
+                             {"f8_e5m2", "f8_e4m3", "f32", 8, true, "e8m0", 32, NULL, NULL},
+                             {"f4_e2m1", "f4_e2m1", "f32", 4, false, "e8m0", 32, NULL, NULL},
+                             {"f4_e2m1", "f4_e2m1", "f32", 4, false, "f8_e4m3", 16, NULL, NULL},
+                             {"u8", "f8_e4m3", "f32", 8, false, NULL, 0, "f6_e2m3", NULL},
+                             {"f8_e4m3", "u8", "f32", 8, false, "e8m0", 32, NULL, "f4_e2m1"},
+                             {"u8", "u8", "f32", 8, false, NULL, 0, "f4_e2m1", "f6_e3m2"},
+                             {"u8", "u8", "f32", 8, false, "e8m0", 32, "f6_e3m2", "f6_e2m3"},
+                             {"u8", "u8", "f32", 8, false, "e8m0", 32, "f4_e2m1", "f4_e2m1"}};
 enum { KINDS = sizeof kinds / sizeof *kinds, LINES = 128 };
 
 typedef struct maker {
@@ -53,11 +64,23 @@ static void put_layout(maker *m, unsigned columns, bool fragments) {
         tvm_text_add(&m->text, "spatial(128, 1).local(1, %u)", each);
 }
 
+/* Bytes of a lane that have the scales of so many rows and this much of k, in whole copies of 16. */
+static unsigned scale_bytes(const maker *m, unsigned rows, unsigned k) {
+    unsigned words = (k / m->kind->block + 3) / 4;
+    return words * ((rows + 31) / 32) * 4;
+}
+
+static unsigned whole(unsigned bytes) {
+    return (bytes + 15) / 16 * 16;
+}
+
 /* Products of one sum: all of k, or two parts of it, which begin in blocks of 128 bytes where there are more.
  */
 static void put_products(maker *m, unsigned sum, bool adds) {
-    unsigned block = 128 / m->kind->bytes, step = m->k > block ? block : 32 / m->kind->bytes,
-             parts = m->k / step, cut = parts > 1 ? below(m, parts) * step : 0;
+    const kind *of = m->kind;
+    unsigned block = 128 * 8 / of->bits, step = m->k > block ? block : 32 * 8 / of->bits,
+             parts = of->scale && m->k <= block ? 1 : m->k / step,
+             cut = parts > 1 ? below(m, parts) * step : 0;
     const unsigned ends[3] = {0, cut, m->k};
     for (unsigned i = cut ? 0 : 1; i < 2; i++) {
         unsigned from = cut ? ends[i] : 0, count = ends[i + 1] - from;
@@ -67,9 +90,39 @@ static void put_products(maker *m, unsigned sum, bool adds) {
         else
             tvm_text_add(&m->text, m->turn_a ? "%%sa[%u, 0]" : "%%sa[0, %u]", from);
         tvm_text_add(&m->text, m->turn_b ? ", %%sb[0, %u]" : ", %%sb[%u, 0]", from);
-        tvm_text_add(&m->text, "%s%s, k %u%s\n", m->turn_a ? ", transpose_a" : "",
+        tvm_text_add(&m->text, "%s%s, k %u%s", m->turn_a ? ", transpose_a" : "",
                      m->turn_b ? ", transpose_b" : "", count,
                      adds || (cut && i == 1) ? "" : ", accumulate false");
+        if (of->of_a) tvm_text_add(&m->text, ", type_a %s", of->of_a);
+        if (of->of_b) tvm_text_add(&m->text, ", type_b %s", of->of_b);
+        if (of->scale)
+            tvm_text_add(&m->text, ", scale_a %%ra[0, %u], scale_b %%rb[0, %u]", scale_bytes(m, LINES, from),
+                         scale_bytes(m, m->columns, from));
+        tvm_text_add(&m->text, "\n");
+    }
+}
+
+/* Scales come by copies to all quarters of the lanes, or by threads. */
+static void put_scales(maker *m, char name, unsigned rows) {
+    unsigned bytes = whole(scale_bytes(m, rows, m->k));
+    tvm_text_add(&m->text, "    %%r%c = alloc-tensor %s[%u, %u]\n", name, m->kind->scale, LINES, bytes);
+    if (one_in(m, 3)) {
+        tvm_text_add(&m->text, "    store-tensor %%r%c, load-global(p%c, ", name, name);
+        put_layout(m, bytes, false);
+        tvm_text_add(&m->text, ")\n    sync\n");
+    } else {
+        /* In rows that a matrix descriptor says, or of 16 bytes. */
+        unsigned row = bytes & (bytes - 1) || one_in(m, 2) ? 16 : bytes;
+        tvm_text_add(&m->text, "    %%q%c = alloc-shared %s[%u, 32, %u]\n", name, m->kind->scale, bytes / row,
+                     row);
+        for (unsigned i = 0; i < bytes / row; i++)
+            tvm_text_add(&m->text,
+                         "    store-shared %%q%c[%u, 0, 0], load-global(p%c[0, %u], auto(32, %u))\n", name, i,
+                         name, i * row, row);
+        tvm_text_add(&m->text, "    sync\n");
+        for (unsigned i = 0; i < bytes / row; i++)
+            tvm_text_add(&m->text, "    copy-tensor %%r%c[0, %u], %%q%c[%u], [32, %u]\n", name, i * row, name,
+                         i, row);
     }
 }
 
@@ -106,13 +159,18 @@ static void put_result(maker *m, unsigned sum) {
 static void put_operands(maker *m) {
     unsigned ra = m->turn_a ? m->k : LINES, ca = m->turn_a ? LINES : m->k, rb = m->turn_b ? m->columns : m->k,
              cb = m->turn_b ? m->k : m->columns;
+    char scales[96] = "";
+    if (m->kind->scale)
+        snprintf(scales, sizeof scales, ", pa: global %s[%u, %u], pb: global %s[%u, %u]", m->kind->scale,
+                 LINES, whole(scale_bytes(m, LINES, m->k)), m->kind->scale, LINES,
+                 whole(scale_bytes(m, m->columns, m->k)));
     tvm_text_add(
         &m->text,
-        ".vasm 7\n.kernel k(a: global %s[%u, %u], b: global %s[%u, %u], y: global %s[%u, %u])\n"
+        ".vasm 7\n.kernel k(a: global %s[%u, %u], b: global %s[%u, %u], y: global %s[%u, %u]%s)\n"
         ".warps %u\n.grid 1\n    %%done = alloc-barrier [1]\n    %%sa = alloc-shared %s[%u, %u]\n"
         "    %%sb = alloc-shared %s[%u, %u]\n    store-shared %%sa, load-global(a, auto(%u, %u))\n"
         "    store-shared %%sb, load-global(b, auto(%u, %u))\n    %%d = alloc-tensor %s[%u, %u, %u]\n",
-        m->kind->a, ra, ca, m->kind->b, rb, cb, m->kind->sum, m->sums * LINES, m->columns, m->warps,
+        m->kind->a, ra, ca, m->kind->b, rb, cb, m->kind->sum, m->sums * LINES, m->columns, scales, m->warps,
         m->kind->a, ra, ca, m->kind->b, rb, cb, ra, ca, rb, cb, m->kind->sum, m->sums, LINES, m->columns);
     if (m->a_in_tensor)
         tvm_text_add(&m->text, "    %%ta = alloc-tensor %s[%u, %u]\n", m->kind->a, LINES, m->k);
@@ -124,11 +182,12 @@ static void put_operands(maker *m) {
         put_layout(m, m->k, false);
         tvm_text_add(&m->text, ")\n    sync\n");
     }
+    if (m->kind->scale) put_scales(m, 'a', LINES), put_scales(m, 'b', m->columns);
 }
 
 /* malloc'ed. */
 static char *make_text(maker *m) {
-    unsigned step = 32 / m->kind->bytes;
+    unsigned step = 32 * 8 / m->kind->bits;
     m->warps = one_in(m, 3) ? 8 : 4;
     m->columns = 16 * (1 + below(m, 8));
     m->k = step << below(m, 4);
@@ -136,7 +195,7 @@ static char *make_text(maker *m) {
     m->turn_b = !m->kind->turns || !one_in(m, 3);
     if (!m->turn_b) m->columns = 16U << below(m, 4); /* whole swizzled blocks */
     m->sums = 1 + below(m, m->columns > 64 ? 2 : 3);
-    m->a_in_tensor = !m->turn_a && one_in(m, 3);
+    m->a_in_tensor = !m->turn_a && m->kind->bits >= 8 && !m->kind->of_a && one_in(m, 3);
     put_operands(m);
     for (unsigned s = 0; s < m->sums; s++) put_products(m, s, false);
     put_commit(m);
@@ -156,35 +215,50 @@ static char *make_text(maker *m) {
     return text;
 }
 
-/* Numbers of few digits: integers to 15, floats to 4 in steps of a quarter. */
-static uint8_t *operand(maker *m, const char *name, size_t count) {
+/* Numbers of few digits: integers to 15, floats to 4 in steps of a quarter; of what holds others any bytes.
+ */
+static uint8_t *operand(maker *m, const char *name, const char *holds, size_t count) {
     tvm_dtype type;
     ck_assert(tvm_dtype_parse(name, strlen(name), &type));
-    uint8_t *bytes = calloc(count, type.bits / 8);
+    uint8_t *bytes = calloc(count * type.bits / 8 + 1, 1);
     ck_assert_ptr_nonnull(bytes);
     for (size_t i = 0; i < count; i++) {
-        double value = type.kind == TVM_KIND_FLOAT ? ((double)below(m, 33) - 16) / 4 : below(m, 16);
+        double value =
+            type.kind == TVM_KIND_FLOAT ? ((double)below(m, 33) - 16) / 4 : below(m, holds ? 256 : 16);
         if (type.kind == TVM_KIND_INT) value -= 8;
         tvm_bits_set(bytes, i * type.bits, type.bits, tvm_encode(type, value));
     }
     return bytes;
 }
 
+/* Scales from a quarter to 4, the same in all quarters of the lanes. */
+static uint8_t *scales(maker *m, unsigned rows) {
+    if (!m->kind->scale) return NULL;
+    unsigned lane = whole(scale_bytes(m, rows, m->k));
+    uint8_t *bytes = calloc(LINES, lane);
+    ck_assert_ptr_nonnull(bytes);
+    bool e8m0 = strcmp(m->kind->scale, "e8m0") == 0;
+    for (unsigned i = 0; i < 32 * lane; i++)
+        bytes[i] = (uint8_t)(e8m0 ? 125 + below(m, 5) : 0x28 + below(m, 33));
+    for (unsigned q = 1; q < 4; q++) memcpy(bytes + (size_t)q * 32 * lane, bytes, (size_t)32 * lane);
+    return bytes;
+}
+
 static void check(maker *m, const char *text, const tvm_ir_program *program) {
     size_t results = (size_t)m->sums * LINES * m->columns, bytes = 4 * results;
-    uint8_t *a = operand(m, m->kind->a, (size_t)LINES * m->k),
-            *b = operand(m, m->kind->b, (size_t)m->columns * m->k), *want = calloc(1, bytes),
-            *found = calloc(1, bytes);
+    uint8_t *a = operand(m, m->kind->a, m->kind->of_a, (size_t)LINES * m->k),
+            *b = operand(m, m->kind->b, m->kind->of_b, (size_t)m->columns * m->k), *want = calloc(1, bytes),
+            *found = calloc(1, bytes), *of_a = scales(m, LINES), *of_b = scales(m, m->columns);
     ck_assert(want && found);
-    tvm_interp_arg args[3] = {{.data = a}, {.data = b}, {.data = want}};
+    tvm_interp_arg args[5] = {{.data = a}, {.data = b}, {.data = want}, {.data = of_a}, {.data = of_b}};
     run_interpreter(program, "k", args, one_block);
     tvm_module *module = translate(program, "sm_100a");
     args[2].data = found;
-    run_translated(module, "k", args, 3, one_block);
+    run_translated(module, "k", args, m->kind->scale ? 5 : 3, one_block);
     if (memcmp(want, found, bytes) != 0) fprintf(stderr, "%s", text);
     compare_tensors("tensor memory", (tvm_dtype){TVM_KIND_UINT, 32, 0, 0}, found, want, results);
     tvm_module_free(module);
-    free(a), free(b), free(want), free(found);
+    free(a), free(b), free(want), free(found), free(of_a), free(of_b);
 }
 
 START_TEST(the_code_does_what_the_interpreter_does) {

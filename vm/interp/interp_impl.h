@@ -119,6 +119,7 @@ typedef struct interp_tensor_work {
     const interp_insn *insn;
     bool accumulates;
     int64_t target[TVM_MAX_RANK], a[TVM_MAX_RANK], b[TVM_MAX_RANK];
+    int64_t scale_a[TVM_MAX_RANK], scale_b[TVM_MAX_RANK];
 } interp_tensor_work;
 
 /* In the order in which they were started. */
@@ -444,7 +445,7 @@ tvm_status tvm_interp_arrival(interp_context *context, const interp_insn *insn, 
 /* Notes what the instruction is to do once the team commits; its tiles begin where the work says. */
 tvm_status tvm_interp_start_tensor_work(interp_context *context, const interp_tensor_work *work);
 /* Does it: of a family each. */
-void tvm_interp_multiply_tensor(const interp_context *context, const interp_tensor_work *work);
+tvm_status tvm_interp_multiply_tensor(interp_context *context, const interp_tensor_work *work);
 /* At the end of a block: a fault where no commit-tensor follows one. */
 tvm_status tvm_interp_tensor_end(const interp_block *block);
 

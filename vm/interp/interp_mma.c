@@ -20,6 +20,10 @@ typedef struct mma_operand {
     size_t floats;           /* and of that as floats */
     float value[256];        /* of the codes of a small float */
     uint32_t scales;         /* slot; TVM_NONE: none */
+    bool is_spread;          /* of mma-tensor: each 16 bytes of the tile begin with 16 codes */
+    interp_tile
+        scale_tile; /* of mma-tensor, its place in scratch memory, and that of the scales as mma has them */
+    size_t scale_loaded, scale_codes;
 } mma_operand;
 
 typedef struct mma_plan {
@@ -163,7 +167,10 @@ static const void *make_dense(const mma_plan *plan, const interp_block *block, b
     if (!plan->as_floats) return dense;
     float *floats = (float *)(void *)(block->scratch + operand->floats);
     to_floats(operand, dense, (size_t)matrices * rows * columns, floats);
-    if (mma->scaling) multiply_scales(plan, is_a, matrices, interp_tensor(block, operand->scales), floats);
+    if (!mma->scaling) return floats;
+    const uint8_t *scales = operand->scales != TVM_NONE ? interp_tensor(block, operand->scales)
+                                                        : block->scratch + operand->scale_codes;
+    multiply_scales(plan, is_a, matrices, scales, floats);
     return floats;
 }
 
@@ -275,6 +282,18 @@ static tvm_mma_source source_of(const tvm_tensor_tile *tile, bool is_a) {
                             .other_stride = k_first ? 1 : tile->tile[1]};
 }
 
+/* The operand's scales, where the product has any. */
+static void plan_scales(tvm_interp_kernel *k, const interp_insn *insn, const tvm_tensor_tile *tile,
+                        uint32_t rows, size_t *scratch, mma_operand *operand) {
+    const tvm_mma *mma = &((const mma_plan *)insn->plan)->mma;
+    operand->scales = TVM_NONE;
+    if (!mma->scaling) return;
+    tvm_interp_plan_tile(k, insn->operands, (uint32_t)(tile->tensor - insn->operands), 2, tile->tile,
+                         &operand->scale_tile);
+    operand->scale_loaded = take_place(scratch, (size_t)tile->tile[0] * tile->tile[1]);
+    operand->scale_codes = take_place(scratch, (size_t)rows * (mma->k / mma->scaling->block));
+}
+
 tvm_status tvm_plan_MMA_TENSOR(tvm_interp_kernel *k, interp_insn *insn, tvm_diags *diags) {
     mma_plan *plan = insn->plan = calloc(1, sizeof *plan);
     if (!plan) return tvm_diag_no_memory(diags);
@@ -283,6 +302,7 @@ tvm_status tvm_plan_MMA_TENSOR(tvm_interp_kernel *k, interp_insn *insn, tvm_diag
     plan->mma = (tvm_mma){.a = source_of(&t.a, true),
                           .b = source_of(&t.b, false),
                           .types = t.types,
+                          .scaling = t.scaling,
                           .batch = 1,
                           .m = t.m,
                           .n = t.n,
@@ -292,23 +312,29 @@ tvm_status tvm_plan_MMA_TENSOR(tvm_interp_kernel *k, interp_insn *insn, tvm_diag
     take_place(&scratch, tvm_interp_mma_scratch(t.m, t.k));
     plan_operand(k, insn, &plan->mma.a, t.types->a, (size_t)t.m * t.k, &scratch, &plan->a);
     plan_operand(k, insn, &plan->mma.b, t.types->b, (size_t)t.k * t.n, &scratch, &plan->b);
+    plan->a.is_spread = t.a.is_spread;
+    plan->b.is_spread = t.b.is_spread;
+    plan_scales(k, insn, &t.scale_a, t.m, &scratch, &plan->a);
+    plan_scales(k, insn, &t.scale_b, t.n, &scratch, &plan->b);
     tvm_interp_plan_tile(k, insn->operands, 0, 2, t.d.tile, &plan->d);
     plan->d_at = take_place(&scratch, (size_t)t.m * t.n * tvm_dtype_container(t.types->c));
     tvm_interp_need_scratch(k, scratch);
     return TVM_OK;
 }
 
-/* What the tensor core does with the tile until the team has waited for it. */
-static tvm_status sanitize_tensor(interp_context *context, const interp_insn *insn, const interp_tile *tile,
-                                  const int64_t *start, sanitize_mode mode, bool updates) {
+/* A tile that the tensor core reads, or writes, until the team has waited for it; it is found, and the
+ * sanitizer told. */
+static tvm_status find_tensor(interp_context *context, const interp_insn *insn, const interp_tile *tile,
+                              int64_t *start, sanitize_mode mode, bool updates) {
+    tvm_status status = tvm_interp_find_tile(context, insn, tile, start);
     const sanitize_access access = {.owner = context->block,
                                     .memory = tile->slot,
                                     .tensor = TVM_NONE,
                                     .mode = mode,
                                     .updates = updates,
                                     .actor = SANITIZE_TENSOR};
-    return interp_sanitized(context) ? tvm_interp_sanitize_tile_at(context, insn, tile, start, &access)
-                                     : TVM_OK;
+    if (status != TVM_OK || !interp_sanitized(context)) return status;
+    return tvm_interp_sanitize_tile_at(context, insn, tile, start, &access);
 }
 
 tvm_status tvm_interp_MMA_TENSOR(interp_context *context, const interp_insn *insn) {
@@ -316,32 +342,77 @@ tvm_status tvm_interp_MMA_TENSOR(interp_context *context, const interp_insn *ins
     interp_tensor_work work = {.insn = insn, .accumulates = true};
     tvm_tensor_mma t;
     tvm_scalar adds = {.i = 1};
+    tvm_status status = TVM_OK;
     tvm_tensor_mma_read(context->block->kernel->program, context->block->kernel->kernel, insn->operands, &t);
-    tvm_status status = tvm_interp_find_tile(context, insn, &plan->d, work.target);
-    if (status == TVM_OK) status = tvm_interp_find_tile(context, insn, &plan->a.tile, work.a);
-    if (status == TVM_OK) status = tvm_interp_find_tile(context, insn, &plan->b.tile, work.b);
-    if (status == TVM_OK && t.accumulate->kind == TVM_OPERAND_EXPR)
+    if (t.accumulate->kind == TVM_OPERAND_EXPR)
         status = tvm_interp_evaluate(context, insn, t.accumulate->value, &adds);
     work.accumulates = adds.i != 0;
+    if (status == TVM_OK) status = find_tensor(context, insn, &plan->a.tile, work.a, SANITIZE_READ, false);
+    if (status == TVM_OK) status = find_tensor(context, insn, &plan->b.tile, work.b, SANITIZE_READ, false);
+    if (status == TVM_OK && plan->mma.scaling)
+        status = find_tensor(context, insn, &plan->a.scale_tile, work.scale_a, SANITIZE_READ, false);
+    if (status == TVM_OK && plan->mma.scaling)
+        status = find_tensor(context, insn, &plan->b.scale_tile, work.scale_b, SANITIZE_READ, false);
     if (status == TVM_OK)
-        status = sanitize_tensor(context, insn, &plan->a.tile, work.a, SANITIZE_READ, false);
-    if (status == TVM_OK)
-        status = sanitize_tensor(context, insn, &plan->b.tile, work.b, SANITIZE_READ, false);
-    if (status == TVM_OK)
-        status = sanitize_tensor(context, insn, &plan->d, work.target, SANITIZE_WRITE, work.accumulates);
+        status = find_tensor(context, insn, &plan->d, work.target, SANITIZE_WRITE, work.accumulates);
     return status == TVM_OK ? tvm_interp_start_tensor_work(context, &work) : status;
 }
 
-void tvm_interp_multiply_tensor(const interp_context *context, const interp_tensor_work *work) {
-    const mma_plan *plan = work->insn->plan;
+/* Of each 16 bytes the 16 codes at their beginning, a byte each, in their place. */
+static void unpack_spread(const mma_operand *operand, size_t bytes, uint8_t *tile) {
+    enum { TOGETHER = 16 };
+    for (uint8_t *at = tile; operand->is_spread && at < tile + bytes; at += TOGETHER) {
+        uint8_t codes[TOGETHER];
+        for (unsigned i = 0; i < TOGETHER; i++)
+            codes[i] = (uint8_t)tvm_bits_get(at, (size_t)i * operand->type.bits, operand->type.bits);
+        memcpy(at, codes, sizeof codes);
+    }
+}
+
+/* The scales of so many rows as mma has them: a's [m, k / block], b's [k / block, n]. */
+static tvm_status load_scales(interp_context *context, const interp_insn *insn, bool is_a,
+                              const int64_t *start) {
+    const mma_plan *plan = insn->plan;
+    const mma_operand *operand = is_a ? &plan->a : &plan->b;
     const interp_block *block = context->block;
-    uint8_t *d = block->scratch + plan->d_at;
-    tvm_interp_move_tile_at(block, &plan->a.tile, work->a, true, block->scratch + plan->a.loaded);
-    tvm_interp_move_tile_at(block, &plan->b.tile, work->b, true, block->scratch + plan->b.loaded);
+    uint32_t rows = is_a ? plan->mma.m : plan->mma.n, blocks = plan->mma.k / plan->mma.scaling->block;
+    uint8_t *tile = block->scratch + operand->scale_loaded, *codes = block->scratch + operand->scale_codes;
+    size_t lane = (size_t)operand->scale_tile.tile[1];
+    tvm_interp_move_tile_at(block, &operand->scale_tile, start, true, tile);
+    for (uint32_t row = 0; row < rows; row++)
+        for (uint32_t i = 0; i < blocks; i++) {
+            const uint8_t *at =
+                tile + row % TVM_TENSOR_SCALE_ROWS * lane + tvm_tensor_scale_place(rows, row, i);
+            for (unsigned q = TVM_TENSOR_SCALE_ROWS; q < TVM_TENSOR_LANES; q += TVM_TENSOR_SCALE_ROWS)
+                if (at[q * lane] != *at)
+                    return tvm_interp_fail(
+                        context, insn, "scale_%c: the quarters of the lanes differ in number %u of row %u",
+                        is_a ? 'a' : 'b', i, row);
+            codes[is_a ? row * blocks + i : i * rows + row] = *at;
+        }
+    return TVM_OK;
+}
+
+tvm_status tvm_interp_multiply_tensor(interp_context *context, const interp_tensor_work *work) {
+    const interp_insn *insn = work->insn;
+    const mma_plan *plan = insn->plan;
+    const tvm_mma *mma = &plan->mma;
+    const interp_block *block = context->block;
+    uint8_t *d = block->scratch + plan->d_at, *a = block->scratch + plan->a.loaded,
+            *b = block->scratch + plan->b.loaded;
+    tvm_status status = TVM_OK;
+    tvm_interp_move_tile_at(block, &plan->a.tile, work->a, true, a);
+    tvm_interp_move_tile_at(block, &plan->b.tile, work->b, true, b);
+    unpack_spread(&plan->a, (size_t)mma->m * mma->k, a);
+    unpack_spread(&plan->b, (size_t)mma->k * mma->n, b);
+    if (mma->scaling) status = load_scales(context, insn, true, work->scale_a);
+    if (mma->scaling && status == TVM_OK) status = load_scales(context, insn, false, work->scale_b);
+    if (status != TVM_OK) return status;
     if (work->accumulates)
         tvm_interp_move_tile_at(block, &plan->d, work->target, true, d);
     else
-        memset(d, 0, (size_t)plan->mma.m * plan->mma.n * tvm_dtype_container(plan->mma.types->c));
+        memset(d, 0, (size_t)mma->m * mma->n * tvm_dtype_container(mma->types->c));
     add_products(plan, make_dense(plan, block, true), make_dense(plan, block, false), d, block->scratch);
     tvm_interp_move_tile_at(block, &plan->d, work->target, false, d);
+    return TVM_OK;
 }

@@ -2,6 +2,7 @@
  * it, not before, so that who reads too early finds what was there before. */
 #include "interp_impl.h"
 #include "sanitize.h"
+#include "tensor_memory.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -49,6 +50,7 @@ tvm_status tvm_interp_tensor_end(const interp_block *block) {
 
 typedef struct copy_plan {
     interp_tile to, from;
+    size_t bytes, all_bytes; /* of what is read, and of what is written */
 } copy_plan;
 
 tvm_status tvm_plan_COPY_TENSOR(tvm_interp_kernel *k, interp_insn *insn, tvm_diags *diags) {
@@ -57,11 +59,14 @@ tvm_status tvm_plan_COPY_TENSOR(tvm_interp_kernel *k, interp_insn *insn, tvm_dia
     uint32_t source = 1 + tvm_slot_rank(k->program, interp_slot(k, insn->operands[0].value));
     uint32_t at = source + 1 + tvm_slot_rank(k->program, interp_slot(k, insn->operands[source].value));
     at += insn->operands[at].value; /* the last of the extents, of which two are not 1 */
-    const uint32_t tile[2] = {insn->operands[at - 1].value, insn->operands[at].value};
-    tvm_interp_plan_tile(k, insn->operands, 0, 2, tile, &plan->to);
+    const uint32_t tile[2] = {insn->operands[at - 1].value, insn->operands[at].value},
+                   lanes[2] = {TVM_TENSOR_LANES, tile[1]};
+    tvm_interp_plan_tile(k, insn->operands, 0, 2, lanes, &plan->to);
     tvm_interp_plan_tile(k, insn->operands, source, 2, tile, &plan->from);
     size_t bytes = tvm_dtype_container(interp_slot(k, plan->to.slot)->dtype);
-    tvm_interp_need_scratch(k, (size_t)tile[0] * tile[1] * bytes + INTERP_SLACK);
+    plan->bytes = (size_t)tile[0] * tile[1] * bytes;
+    plan->all_bytes = (size_t)lanes[0] * lanes[1] * bytes;
+    tvm_interp_need_scratch(k, plan->all_bytes + INTERP_SLACK);
     return TVM_OK;
 }
 
@@ -89,10 +94,15 @@ tvm_status tvm_interp_COPY_TENSOR(interp_context *context, const interp_insn *in
     return status == TVM_OK ? tvm_interp_start_tensor_work(context, &work) : status;
 }
 
-static void perform_copy(const interp_context *context, const interp_tensor_work *work) {
+/* Rows of a tile that is for each quarter of the lanes stand once more for each of the others. */
+static tvm_status perform_copy(interp_context *context, const interp_tensor_work *work) {
     const copy_plan *plan = work->insn->plan;
-    tvm_interp_move_tile_at(context->block, &plan->from, work->a, true, context->block->scratch);
-    tvm_interp_move_tile_at(context->block, &plan->to, work->target, false, context->block->scratch);
+    uint8_t *rows = context->block->scratch;
+    tvm_interp_move_tile_at(context->block, &plan->from, work->a, true, rows);
+    for (size_t at = plan->bytes; at < plan->all_bytes; at += plan->bytes)
+        memcpy(rows + at, rows, plan->bytes);
+    tvm_interp_move_tile_at(context->block, &plan->to, work->target, false, rows);
+    return TVM_OK;
 }
 
 /* ---- commit-tensor ---- */
@@ -104,11 +114,11 @@ tvm_status tvm_interp_COMMIT_TENSOR(interp_context *context, const interp_insn *
     interp_barrier *barrier;
     tvm_status status = tvm_interp_find_barrier(context, insn, 0, &barrier);
     if (status != TVM_OK) return status;
-    for (size_t i = 0; i < works->count; i++) {
+    for (size_t i = 0; i < works->count && status == TVM_OK; i++) {
         bool is_copy = works->items[i].insn->source->op == TVM_OP_COPY_TENSOR;
-        (is_copy ? perform_copy : tvm_interp_multiply_tensor)(context, &works->items[i]);
+        status = (is_copy ? perform_copy : tvm_interp_multiply_tensor)(context, &works->items[i]);
     }
     works->count = 0;
-    if (interp_sanitized(context)) status = tvm_sanitize_commit(context, barrier);
+    if (status == TVM_OK && interp_sanitized(context)) status = tvm_sanitize_commit(context, barrier);
     return status == TVM_OK ? tvm_interp_arrival(context, insn, context->block, barrier) : status;
 }
