@@ -365,6 +365,16 @@ static bool read_word(tvm_asm *as, tvm_reading *r, const tvm_operand_words *word
            push(as, r, TVM_OPERAND_CONST, word);
 }
 
+/* A type, of those that the words name. */
+static bool read_type_word(tvm_asm *as, tvm_reading *r, const tvm_operand_words *words) {
+    const tvm_token *token = tvm_asm_peek(as);
+    tvm_dtype type;
+    if (!tvm_asm_type(as, &type)) return false;
+    for (unsigned i = 0; i < words->count; i++)
+        if (strcmp(words->names[i], TVM_DTYPE_TEXT(type)) == 0) return push(as, r, TVM_OPERAND_CONST, i);
+    return tvm_asm_invalid(as, token, NULL, "expected %s, found %s", words->what, TVM_DTYPE_TEXT(type));
+}
+
 /* ---- what the result's slot says ---- */
 
 /* Is what the instruction reads in tensor memory, which threads reach in few layouts? */
@@ -622,6 +632,8 @@ bool tvm_asm_read_operand(tvm_asm *as, tvm_reading *r, const tvm_operand_desc *d
         return tvm_asm_read_typed_shape(as, r) && tvm_asm_plain_order(as, r);
     case 'S':
         return tvm_asm_read_shared_layout(as, r);
+    case 'H':
+        return read_type_word(as, r, tvm_words_of(desc->kind));
     default:
         return read_word(as, r, tvm_words_of(desc->kind));
     }

@@ -145,9 +145,9 @@ static tvm_status check_packed(const tvm_rule *rule, const tvm_tensor_mma *mma) 
     if (both && mma->scale_a.tensor && mma->scale_b.tensor) return TVM_OK;
     return tvm_refuse(
         rule->why,
-        "%s of %s as it is goes with the same, of f4_e2m1, and scales: expected a tile of u8, of which 16 "
-        "have 16 elements, and type_%c",
-        TVM_RULE_NAME(rule, packs_a ? A : B), TVM_DTYPE_TEXT(packs_a ? mma->a.type : mma->b.type),
+        "elements of %s that fill their bytes, as those of %s, are multiplied by others of f4_e2m1 with "
+        "scales alone: expected a tile of u8 and type_%c",
+        TVM_DTYPE_TEXT(packs_a ? mma->a.type : mma->b.type), TVM_RULE_NAME(rule, packs_a ? A : B),
         packs_a ? 'a' : 'b');
 }
 
