@@ -72,6 +72,7 @@ typedef struct bulk_ways {
 enum { TENSOR_FENCE_BEFORE = 1, TENSOR_FENCE_AFTER = 2 };
 typedef struct tensor_memory {
     bool used;
+    bool pairs;       /* all instructions of tcgen05 are of pairs of blocks, .cta_group::2 */
     uint32_t columns; /* that are allocated */
     uint32_t shared;  /* bytes from the start of the block's shared memory: what the translator has there */
     uint32_t workers; /* bit w: the team whose first warp is w starts work of the tensor core */

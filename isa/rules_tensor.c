@@ -84,10 +84,19 @@ tvm_status tvm_rule_STORE_TENSOR(const tvm_rule *rule) {
     return status == TVM_OK ? tvm_rule_nothing(rule) : status;
 }
 
+/* PTX ISA, "CTA Pair". */
+static tvm_status check_pair(const tvm_rule *rule, unsigned entry) {
+    uint32_t blocks = tvm_cluster_blocks(rule->kernel);
+    if (!tvm_rule_is_given(rule, entry) || blocks % 2 == 0) return TVM_OK;
+    return tvm_refuse(
+        rule->why, "pair is of two blocks of a cluster, which has %u: expected .cluster with an even number",
+        blocks);
+}
+
 /* One instruction copies 32 bytes to each lane (PTX ISA, "tcgen05.cp", .128x256b), or 16 bytes of 32 rows to
  * each quarter of the lanes (.32x128b.warpx4). */
 tvm_status tvm_rule_COPY_TENSOR(const tvm_rule *rule) {
-    enum { TARGET, SOURCE, TILE };
+    enum { TARGET, SOURCE, TILE, PAIR };
     uint32_t rank = tvm_rule_value(rule, TILE), tile[2], lanes[2];
     const tvm_operand *extents = rule->operands + rule->at[TILE] + 1;
     tvm_status status = same_type(rule, TARGET, SOURCE);
@@ -105,10 +114,11 @@ tvm_status tvm_rule_COPY_TENSOR(const tvm_rule *rule) {
     if (status != TVM_OK) return status;
     if (tile[1] * tvm_rule_slot(rule, TARGET)->dtype.bits % (8 * step) != 0)
         return tvm_refuse(rule->why, "%u elements of a lane, expected a multiple of %u bytes", tile[1], step);
-    return tvm_rule_nothing(rule);
+    status = check_pair(rule, PAIR);
+    return status == TVM_OK ? tvm_rule_nothing(rule) : status;
 }
 
-enum { D, A, B, ACCUMULATE, TRANSPOSE_A, TRANSPOSE_B, K, SCALE_A, SCALE_B, TYPE_A, TYPE_B };
+enum { D, A, B, ACCUMULATE, TRANSPOSE_A, TRANSPOSE_B, K, SCALE_A, SCALE_B, TYPE_A, TYPE_B, PAIR };
 
 /* Of type_a and type_b. */
 static tvm_status check_spread(const tvm_rule *rule, const tvm_tensor_tile *tile, unsigned entry) {
@@ -154,6 +164,7 @@ static tvm_status check_packed(const tvm_rule *rule, const tvm_tensor_mma *mma) 
 static tvm_status check_scales(const tvm_rule *rule, const tvm_tensor_mma *mma) {
     const tvm_tensor_tile *a = &mma->scale_a, *b = &mma->scale_b;
     if (!a->tensor && !b->tensor) return TVM_OK;
+    if (mma->blocks > 1) return tvm_refuse(rule->why, "scales are of products of one block, not of a pair");
     if (!a->tensor || !b->tensor)
         return tvm_refuse(rule->why,
                           "scale_a and scale_b go together: give an operand without scales those of 1.0");
@@ -189,8 +200,9 @@ static tvm_status check_types(const tvm_rule *rule, const tvm_tensor_mma *mma) {
 /* PTX ISA, "tcgen05 Matrix Shape": of 128 rows and one block. */
 static tvm_status check_extents(const tvm_rule *rule, const tvm_tensor_mma *mma) {
     enum { COLUMNS = 16, COLUMNS_MAX = 256 };
-    if (mma->n % COLUMNS || mma->n > COLUMNS_MAX)
-        return tvm_refuse(rule->why, "n is %u, expected a multiple of %d up to %d", mma->n, COLUMNS,
+    uint32_t columns = COLUMNS * mma->blocks;
+    if (mma->n % columns || mma->n > COLUMNS_MAX)
+        return tvm_refuse(rule->why, "n is %u, expected a multiple of %u up to %d", mma->n, columns,
                           COLUMNS_MAX);
     if (mma->k % mma->step || mma->k > TVM_MAX_TILE_ELEMENTS || mma->k == 0)
         return tvm_refuse(rule->why, "k is %u, expected a multiple of %u", mma->k, mma->step);
@@ -218,9 +230,11 @@ tvm_status tvm_rule_MMA_TENSOR(const tvm_rule *rule) {
         status = mma.a.is_shared ? tvm_rule_tile(rule, A, 2, mma.a.tile) : check_tile(rule, A, mma.a.tile);
     if (status == TVM_OK) status = tvm_rule_tile(rule, B, 2, mma.b.tile);
     if (status == TVM_OK) status = check_scales(rule, &mma);
+    if (status == TVM_OK) status = check_pair(rule, PAIR);
     return status == TVM_OK ? tvm_rule_nothing(rule) : status;
 }
 
 tvm_status tvm_rule_COMMIT_TENSOR(const tvm_rule *rule) {
-    return tvm_rule_barrier_index(rule, 0);
+    tvm_status status = check_pair(rule, 1);
+    return status == TVM_OK ? tvm_rule_barrier_index(rule, 0) : status;
 }

@@ -173,6 +173,7 @@ static void read_scales(tvm_tensor_mma *out) {
 void tvm_tensor_mma_read(const tvm_ir_program *program, const tvm_ir_kernel *kernel,
                          const tvm_operand *operands, tvm_tensor_mma *out) {
     enum { ACCUMULATE, TRANSPOSE_A, TRANSPOSE_B, K, SCALES };
+    enum { TYPE_A, TYPE_B, PAIR }; /* behind the scales */
     memset(out, 0, sizeof *out);
     const tvm_operand *at = read_tile(program, kernel, operands, &out->d);
     at = read_tile(program, kernel, at, &out->a);
@@ -181,18 +182,25 @@ void tvm_tensor_mma_read(const tvm_ir_program *program, const tvm_ir_kernel *ker
     out->a.is_transposed = at[TRANSPOSE_A].kind == TVM_OPERAND_CONST;
     out->b.is_transposed = at[TRANSPOSE_B].kind == TVM_OPERAND_CONST;
     out->m = TVM_TENSOR_LANES;
-    out->n = extent(program, kernel, out->b.tensor, out->b.is_transposed);
     out->k = at[K].kind == TVM_OPERAND_CONST ? at[K].value
                                              : extent(program, kernel, out->a.tensor, out->a.is_transposed);
     const tvm_operand *types = read_tile(program, kernel, &at[SCALES], &out->scale_a);
     types = read_tile(program, kernel, types, &out->scale_b);
+    out->blocks = types[PAIR].kind == TVM_OPERAND_CONST ? 2 : 1;
+    out->n = out->blocks * extent(program, kernel, out->b.tensor, out->b.is_transposed);
     out->step = TVM_TENSOR_STEP * 8 / out->a.type.bits;
-    set_type(&out->a, &types[0]);
-    set_type(&out->b, &types[1]);
+    set_type(&out->a, &types[TYPE_A]);
+    set_type(&out->b, &types[TYPE_B]);
     set_tile(&out->d, out->m, out->n);
     set_tile(&out->a, out->m, out->k);
-    set_tile(&out->b, out->k, out->n);
+    set_tile(&out->b, out->k, out->n / out->blocks);
     out->types =
         tvm_mma_find_types(out->a.type, out->b.type, out->d.type, tvm_dtype_same(out->a.type, TVM_F32));
     read_scales(out);
+}
+
+bool tvm_tensor_is_pair(const tvm_ir_kernel *kernel, const tvm_insn *insn) {
+    bool works =
+        insn->op == TVM_OP_COPY_TENSOR || insn->op == TVM_OP_MMA_TENSOR || insn->op == TVM_OP_COMMIT_TENSOR;
+    return works && tvm_operands(kernel, insn)[insn->count - 1].kind == TVM_OPERAND_CONST;
 }

@@ -63,8 +63,9 @@ typedef struct tvm_tensor_mma {
     tvm_tensor_tile d, a, b;
     tvm_tensor_tile scale_a, scale_b;
     const tvm_operand *accumulate; /* of kind EXPR, or NONE: it adds */
-    uint32_t m, n, k;
-    uint32_t step;                  /* k of one instruction: as many elements as 32 bytes have */
+    uint32_t m, n, k;              /* m: of one block */
+    uint32_t blocks; /* 2: of a pair, of which each has its m rows of a and d, and half of the columns of b */
+    uint32_t step;   /* k of one instruction: as many elements as 32 bytes have */
     const tvm_mma_types *types;     /* NULL: there are none such */
     const tvm_mma_scaling *scaling; /* NULL: no scales, or none that go with the types */
 } tvm_tensor_mma;
@@ -72,6 +73,10 @@ typedef struct tvm_tensor_mma {
 /* Reads the operands of an mma-tensor, whose tensors have two dimensions at least. */
 void tvm_tensor_mma_read(const tvm_ir_program *program, const tvm_ir_kernel *kernel,
                          const tvm_operand *operands, tvm_tensor_mma *out);
+
+/* Is it a copy-tensor, mma-tensor or commit-tensor of a pair of blocks, whose ranks in the cluster differ in
+ * the last bit? Both come to it; the tensor core does it once, for both. */
+bool tvm_tensor_is_pair(const tvm_ir_kernel *kernel, const tvm_insn *insn);
 
 /* Bytes along k of one instruction. */
 enum { TVM_TENSOR_STEP = 32 };

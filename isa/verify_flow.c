@@ -34,6 +34,7 @@ typedef struct flow {
     uint32_t role; /* 1 + the instruction of the role around; 0: there is none */
     uint64_t shared_bytes;
     uint64_t tensor_columns;
+    bool works, pairs; /* the tensor core is given work; of pairs of blocks */
     unsigned launch_tensors;
     slot_set assigned;
     uint32_t owner[TVM_MAX_SLOTS]; /* 1 + the instruction of the last role that assigned it; 0: none has */
@@ -328,8 +329,23 @@ static void assign(flow *f, const tvm_insn *insn) {
     if (f->role) f->owner[insn->result] = f->role;
 }
 
+/* PTX ISA, "tcgen05.mma": all instructions of tcgen05 of a kernel have one .cta_group. */
+static void check_pairs(flow *f, const tvm_insn *insn) {
+    const unsigned both = TVM_EFFECT_ASYNC | TVM_EFFECT_TENSOR;
+    bool works = (tvm_op(insn->op)->effects & both) == both && tvm_insn_class(insn) == TVM_CLASS_MOVE;
+    if (!works && insn->op != TVM_OP_COMMIT_TENSOR) return;
+    bool pair = tvm_tensor_is_pair(f->kernel, insn);
+    if (f->works && pair != f->pairs)
+        tvm_verify_error(f->state, insn,
+                         "pair: expected it with all copy-tensor, mma-tensor and commit-tensor of the "
+                         "kernel, or with none");
+    f->works = true;
+    f->pairs = pair;
+}
+
 static void flow_insn(flow *f, uint32_t at) {
     const tvm_insn *insn = &f->kernel->insns[at];
+    check_pairs(f, insn);
     if (!reads_each_turn(insn)) read_operands(f, insn);
     assign(f, insn);
     switch (tvm_insn_class(insn)) {

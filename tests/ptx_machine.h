@@ -537,6 +537,9 @@ static inline bool ptx_meet(ptx_machine *m) {
         if (!peer->ended) ptx_barrier(peer, false);
         for (unsigned p = 0; p < peer->part_count; p++) peer->parts[p].waits = peer->parts[p].meets = false;
     }
+    for (unsigned r = 0; r < m->peer_count; r++)
+        if ((r ^ 1) < m->peer_count && m->peers[r]->tensor && m->peers[r ^ 1]->tensor)
+            ptx_tensor_pass_far(m->peers[r]->tensor, m->peers[r ^ 1]->tensor);
     return true;
 }
 

@@ -76,6 +76,11 @@ static inline void ptx_mbarrier_arrive(ptx_machine *m, const ptx_insn *insn, uns
     b->missing -= count;
     if (owner == m) b->arrived[t / 32] = ++m->clock;
     if (owner == m && m->tensor) ptx_tensor_tell(m->tensor, t / 32, &m->tensor->arrived[b - m->mbarriers]);
+    if (owner->rank == (m->rank ^ 1) && owner->tensor && m->tensor) {
+        ptx_ends told = {{0}};
+        ptx_tensor_tell(m->tensor, t / 32, &told);
+        ptx_ends_merge_far(&owner->tensor->arrived[b - owner->mbarriers], &told);
+    }
     ptx_mbarrier_end_phase(owner, b);
 }
 

@@ -32,36 +32,54 @@ static inline void ptx_tensor_cp(ptx_machine *m, const ptx_insn *insn, unsigned 
     for (unsigned i = 0; i < sizeof all / sizeof *all; i++) {
         if (!ptx_is(all[i].shape, insn->part[3]) || !ptx_is(all[i].multicast, multicast)) continue;
         ptx_must(d.lane == 0 && insn->operands == 2, "ptx: unknown %s", insn->text);
-        for (unsigned lane = 0; lane < PTX_TENSOR_LANES; lane++)
+        /* Of a pair each block copies what is there in its shared memory to its tensor memory: as CUTLASS
+         * uses it (include/cute/arch/copy_sm100.hpp, the copies of 2 CTAs). */
+        unsigned blocks = ptx_is(insn->part[2], "cta_group::2") ? 2 : 1;
+        for (unsigned lane = 0; lane < PTX_TENSOR_LANES * blocks; lane++)
             for (unsigned byte = 0; byte < all[i].bytes; byte += 4) {
-                uint32_t word, row = all[i].warps[lane / 32] * 32 + lane % 32;
-                ptx_tensor_read_shared(m, insn, by, ptx_matrix_place(&x, row, byte, 1), 4, &word);
-                ptx_spot at = {lane, d.column + byte / 4};
-                *ptx_tensor_cell(m->tensor, insn, by, at, true) = word;
+                uint32_t word, row = all[i].warps[lane / 32 % 4] * 32 + lane % 32;
+                ptx_machine *of = lane < PTX_TENSOR_LANES ? m : ptx_tensor_peer(m, insn);
+                ptx_tensor_read_shared(m, of, insn, by, ptx_matrix_place(&x, row, byte, 1), 4, &word);
+                ptx_spot at = {lane % PTX_TENSOR_LANES, d.column + byte / 4};
+                *ptx_tensor_cell_of(m->tensor, of->tensor, insn, by, at, true) = word;
             }
         return;
     }
     ptx_abort("ptx: unknown %s", insn->text);
 }
 
-/* tcgen05.commit.cta_group::1.mbarrier::arrive::one[.shared::cluster].b64 [mbarrier] */
+/* tcgen05.commit.cta_group.mbarrier::arrive::one[.shared::cluster][.multicast::cluster].b64 [mbarrier]{,
+ * mask}: at the block's mbarrier, or at those in the same place of the blocks of the mask, which are of the
+ * pair. */
 static inline void ptx_tensor_commit_to(ptx_machine *m, const ptx_insn *insn, unsigned t) {
     ptx_machine *owner;
     ptx_mbarrier *b = ptx_mbarrier_of(m, insn, &insn->operand[0], t, &owner);
-    ptx_must(ptx_is(insn->part[3], "mbarrier::arrive::one") && insn->operands == 1 && owner == m &&
-                 b->missing > 0,
-             "ptx: unknown, or more arrivals than an mbarrier is for: %s", insn->text);
-    ptx_tensor_commit(ptx_tensor_of(m), t / 32, (unsigned)(b - m->mbarriers));
-    b->missing--;
-    ptx_mbarrier_end_phase(m, b);
+    uint64_t address = b->address;
+    bool casts = insn->operands == 2;
+    uint32_t mask =
+        casts ? (uint32_t)ptx_operand_value(m, &insn->operand[1], t) & 0xffff : UINT32_C(1) << m->rank;
+    ptx_must(ptx_is(insn->part[3], "mbarrier::arrive::one") && owner == m &&
+                 insn->parts == (casts ? 7U : insn->parts) &&
+                 (casts ? ptx_is(insn->part[5], "multicast::cluster") : insn->operands == 1),
+             "ptx: unknown %s", insn->text);
+    for (unsigned rank = 0; rank < 16; rank++) {
+        if (!(mask >> rank & 1)) continue;
+        ptx_must(rank == m->rank || (casts && rank == (m->rank ^ 1)), "ptx: block %u is none of the pair: %s",
+                 rank, insn->text);
+        ptx_machine *to = rank == m->rank ? m : ptx_tensor_peer(m, insn);
+        b = ptx_mbarrier_find(to, address);
+        ptx_must(b && b->missing > 0, "ptx: no mbarrier, or more arrivals than it is for: %s", insn->text);
+        ptx_tensor_commit(ptx_tensor_of(m), t / 32, ptx_tensor_of(to), (unsigned)(b - to->mbarriers));
+        b->missing--;
+        ptx_mbarrier_end_phase(to, b);
+    }
 }
 
 static inline void ptx_tcgen05(ptx_machine *m, const ptx_insn *insn) {
     const char *op = insn->part[1];
     bool of_warps = ptx_is(op, "alloc") || ptx_is(op, "dealloc") || ptx_is(op, "relinquish_alloc_permit");
     bool of_thread = ptx_is(op, "mma") || ptx_is(op, "cp") || ptx_is(op, "commit");
-    ptx_must(!(of_warps || of_thread) || ptx_is(insn->part[2], "cta_group::1"), "ptx: unknown %s",
-             insn->text);
+    if (of_warps || of_thread) ptx_tensor_group(m, insn);
     for (unsigned t = 0; t < m->threads && of_thread; t++) {
         if (!ptx_active(m, insn, t)) continue;
         for (unsigned other = t / 32 * 32; other < t; other++)

@@ -30,21 +30,30 @@ static inline bool ptx_tensor_has(const ptx_tensor *x, ptx_spot at, unsigned lan
     return true;
 }
 
-/* A cell that an operation of the warp reads, or writes, too. */
-static inline uint32_t *ptx_tensor_cell(ptx_tensor *x, const ptx_insn *insn, ptx_stamp by, ptx_spot at,
-                                        bool writes) {
+/* A cell that an operation of a warp of x reads, or writes, too; of the pair's other block, if that is the
+ * owner. */
+static inline uint32_t *ptx_tensor_cell_of(const ptx_tensor *x, ptx_tensor *owner, const ptx_insn *insn,
+                                           ptx_stamp by, ptx_spot at, bool writes) {
     unsigned warp = by.channel / PTX_TENSOR_WAYS;
     ptx_tensor_way way = (ptx_tensor_way)(by.channel % PTX_TENSOR_WAYS);
-    ptx_must(ptx_tensor_has(x, at, 1, 1), "ptx: lane %u, column %u is not allocated: %s", at.lane, at.column,
-             insn->text);
-    ptx_stamp *wrote = &x->wrote[at.lane][at.column], *read = &x->read[at.lane][at.column];
-    bool same = wrote->serial == by.serial && wrote->channel == by.channel;
-    ptx_must(same || ptx_tensor_before(x, warp, way, *wrote),
+    bool far = owner != x;
+    ptx_must(ptx_tensor_has(owner, at, 1, 1), "ptx: lane %u, column %u is not allocated: %s", at.lane,
+             at.column, insn->text);
+    ptx_stamp *last_write = &owner->wrote[at.lane][at.column], *last_read = &owner->read[at.lane][at.column];
+    ptx_stamp wrote = far ? ptx_stamp_far(*last_write) : *last_write,
+              read = far ? ptx_stamp_far(*last_read) : *last_read;
+    bool same = wrote.serial == by.serial && wrote.channel == by.channel;
+    ptx_must(same || ptx_tensor_before(x, warp, way, wrote),
              "ptx: lane %u, column %u may still be written by another: %s", at.lane, at.column, insn->text);
-    ptx_must(!writes || ptx_tensor_before(x, warp, way, *read),
+    ptx_must(!writes || ptx_tensor_before(x, warp, way, read),
              "ptx: lane %u, column %u may still be read by another: %s", at.lane, at.column, insn->text);
-    *(writes ? wrote : read) = by;
-    return &x->cell[at.lane][at.column];
+    *(writes ? last_write : last_read) = far ? ptx_stamp_far(by) : by;
+    return &owner->cell[at.lane][at.column];
+}
+
+static inline uint32_t *ptx_tensor_cell(ptx_tensor *x, const ptx_insn *insn, ptx_stamp by, ptx_spot at,
+                                        bool writes) {
+    return ptx_tensor_cell_of(x, x, insn, by, at, writes);
 }
 
 /* ---- alloc, dealloc, relinquish_alloc_permit ---- */
@@ -58,6 +67,29 @@ static inline ptx_tensor *ptx_tensor_of(ptx_machine *m) {
     m->tensor->loading = calloc(ptx_registers(m) + 1, sizeof *m->tensor->loading);
     ck_assert(m->tensor->shared_read && m->tensor->loading);
     return m->tensor;
+}
+
+/* The other block of the pair. */
+static inline ptx_machine *ptx_tensor_peer(const ptx_machine *m, const ptx_insn *insn) {
+    ptx_must((m->rank ^ 1) < m->peer_count && !m->peers[m->rank ^ 1]->ended,
+             "ptx: the pair has one block: %s", insn->text);
+    ptx_machine *peer = m->peers[m->rank ^ 1];
+    ptx_must(!peer->tensor || !peer->tensor->group || peer->tensor->group == 2,
+             "ptx: no pair for the other block: %s", insn->text);
+    ptx_tensor_of(peer);
+    return peer;
+}
+
+/* .cta_group of the instruction. */
+static inline unsigned ptx_tensor_group(ptx_machine *m, const ptx_insn *insn) {
+    ptx_tensor *x = ptx_tensor_of(m);
+    unsigned group = ptx_is(insn->part[2], "cta_group::1")   ? 1
+                     : ptx_is(insn->part[2], "cta_group::2") ? 2
+                                                             : 0;
+    ptx_must(group && (!x->group || x->group == group), "ptx: another .cta_group than before: %s",
+             insn->text);
+    if (group == 2) ptx_tensor_peer(m, insn);
+    return x->group = group;
 }
 
 static inline void ptx_tensor_begin(ptx_machine *m) {

@@ -22,19 +22,20 @@ static inline ptx_matrix ptx_tensor_descriptor(const ptx_insn *insn, uint64_t d,
     return x;
 }
 
-/* Bytes of a row from byte `along` on, which an operation of the warp reads. */
-static inline void ptx_tensor_read_shared(ptx_machine *m, const ptx_insn *insn, ptx_stamp by, uint32_t at,
-                                          unsigned bytes, void *to) {
-    unsigned warp = by.channel / PTX_TENSOR_WAYS;
+/* Bytes of a row from byte `along` on, of the block `of`, which an operation of the warp reads. Of the pair's
+ * other block all warps must have seen them. */
+static inline void ptx_tensor_read_shared(ptx_machine *m, ptx_machine *of, const ptx_insn *insn, ptx_stamp by,
+                                          uint32_t at, unsigned bytes, void *to) {
+    uint32_t warps = of == m ? UINT32_C(1) << by.channel / PTX_TENSOR_WAYS : ptx_block_warps(of);
     ptx_must(at >= PTX_SHARED_BASE && at + bytes <= PTX_SHARED, "ptx: outside of shared memory: %s",
              insn->text);
     for (unsigned i = at; i < at + bytes; i++) {
-        ptx_must(m->seen[i] >> warp & 1 && m->proxy[i] == PTX_VISIBLE,
+        ptx_must((of->seen[i] & warps) == warps && of->proxy[i] == PTX_VISIBLE,
                  "ptx: the tensor cores read what was written, and no fence and barrier came after it: %s",
                  insn->text);
-        m->tensor->shared_read[i] = by;
+        of->tensor->shared_read[i] = of == m ? by : ptx_stamp_far(by);
     }
-    memcpy(to, m->shared + at, bytes);
+    memcpy(to, of->shared + at, bytes);
 }
 
 /* ---- mma: "Instruction Descriptor", "Data Path Layout Organization" ---- */
@@ -64,7 +65,9 @@ static inline const ptx_tensor_kind *ptx_tensor_kind_named(const ptx_insn *insn,
 typedef struct ptx_tensor_product {
     const ptx_tensor_kind *kind;
     const ptx_type *a, *b, *sum;
-    unsigned rows, columns, k;
+    unsigned group;            /* 2: of a pair of blocks, the even one first, */
+    ptx_machine *blocks[2];    /* which have the first rows and columns, and the others */
+    unsigned rows, columns, k; /* of all */
     bool transposes_a, transposes_b, adds;
     ptx_spot d;
     unsigned scales, id_a, id_b; /* of a row, and the first of them in its column; scales 0: there are none */
@@ -102,8 +105,13 @@ static inline ptx_tensor_product ptx_tensor_decode(const ptx_insn *insn, uint32_
     p.columns = (code >> 17 & 63) * 8, p.rows = (code >> 24 & 31) * 16;
     p.k = PTX_K_BYTES * 8 / p.kind->bits;
     if (scaled) ptx_tensor_decode_scales(insn, code, &p);
-    bool known = (p.rows == 64 && p.columns >= 8) || (scaled && p.rows == 128 && p.columns >= 8) ||
-                 (p.rows == 128 && p.columns >= 16 && p.columns % 16 == 0);
+    p.group = ptx_is(insn->part[2], "cta_group::2") ? 2 : 1;
+    bool known = (p.group == 1 && p.rows == 64 && p.columns >= 8) ||
+                 (p.group == 1 && scaled && p.rows == 128 && p.columns >= 8) ||
+                 (p.group == 1 && p.rows == 128 && p.columns >= 16 && p.columns % 16 == 0);
+    /* Layout A; not B, of 128 rows. */
+    if (p.group == 2) known = p.rows == 256 && p.columns >= 16 && p.columns % 16 == 0 && !scaled;
+    if (p.group == 2 && ptx_is(p.kind->name, "kind::i8")) known = known && p.columns % 32 == 0;
     if (ptx_is(p.kind->name, "kind::i8")) known = known && (p.columns % 16 == 0 || p.columns <= 24);
     if (!ptx_is(p.kind->name, "kind::f16"))
         known = known && (p.a == p.b || p.kind->bits == 8);
@@ -133,7 +141,7 @@ static inline uint64_t ptx_tensor_code(const uint8_t *row, const ptx_type *type,
     return code >> bit & ((1U << type->bits) - 1);
 }
 
-static inline void ptx_tensor_shared_row(ptx_machine *m, const ptx_insn *insn, ptx_stamp by,
+static inline void ptx_tensor_shared_row(ptx_machine *m, ptx_machine *of, const ptx_insn *insn, ptx_stamp by,
                                          const ptx_matrix *x, unsigned number, const ptx_type *type,
                                          unsigned bits, double *row) {
     uint8_t codes[PTX_K_BYTES + 8] = {0};
@@ -141,7 +149,7 @@ static inline void ptx_tensor_shared_row(ptx_machine *m, const ptx_insn *insn, p
     unsigned piece = x->transposed ? bytes : 16; /* 16 bytes along k lie together */
     for (unsigned i = 0; i < PTX_K_BYTES; i += piece) {
         uint32_t at = ptx_matrix_place(x, number, i / bytes, bytes);
-        ptx_tensor_read_shared(m, insn, by, at, piece, codes + i);
+        ptx_tensor_read_shared(m, of, insn, by, at, piece, codes + i);
     }
     for (unsigned k = 0; k < PTX_K_BYTES * 8 / bits; k++)
         row[k] = ptx_number(type, ptx_tensor_code(codes, type, bits, k));
@@ -153,12 +161,12 @@ static inline unsigned ptx_tensor_lane(unsigned rows, unsigned row) {
 }
 
 /* a in tensor memory: 32 bytes of a row are eight columns. */
-static inline void ptx_tensor_row(ptx_machine *m, const ptx_insn *insn, ptx_stamp by, ptx_spot a,
-                                  const ptx_tensor_product *p, unsigned number, double *row) {
+static inline void ptx_tensor_row(ptx_machine *m, ptx_machine *of, const ptx_insn *insn, ptx_stamp by,
+                                  ptx_spot a, const ptx_tensor_product *p, unsigned number, double *row) {
     uint8_t codes[PTX_K_BYTES + 8] = {0};
     for (unsigned c = 0; c < PTX_K_BYTES / 4; c++) {
         ptx_spot at = {a.lane + ptx_tensor_lane(p->rows, number), a.column + c};
-        memcpy(codes + 4 * c, ptx_tensor_cell(m->tensor, insn, by, at, false), 4);
+        memcpy(codes + 4 * c, ptx_tensor_cell_of(m->tensor, of->tensor, insn, by, at, false), 4);
     }
     for (unsigned k = 0; k < p->k; k++)
         row[k] = ptx_number(p->a, ptx_tensor_code(codes, p->a, p->kind->bits, k));
@@ -183,12 +191,12 @@ static inline void ptx_tensor_scale(ptx_machine *m, const ptx_insn *insn, ptx_st
         row[k] *= ptx_scale_number(insn, p->ue4m3, word >> 8 * (id + k / (p->k / p->scales)) & 255);
 }
 
-static inline void ptx_tensor_sum(ptx_machine *m, const ptx_insn *insn, ptx_stamp by,
+static inline void ptx_tensor_sum(ptx_machine *m, ptx_machine *of, const ptx_insn *insn, ptx_stamp by,
                                   const ptx_tensor_product *p, unsigned row, const double *a,
                                   double b[PTX_COLUMNS][PTX_TENSOR_K]) {
     for (unsigned c = 0; c < p->columns; c++) {
         ptx_spot at = {p->d.lane + ptx_tensor_lane(p->rows, row), p->d.column + c};
-        uint32_t *cell = ptx_tensor_cell(m->tensor, insn, by, at, true);
+        uint32_t *cell = ptx_tensor_cell_of(m->tensor, of->tensor, insn, by, at, true);
         uint64_t code = p->adds ? ptx_mask(*cell, p->sum->bits) : 0;
         uint64_t sum = ptx_products(p->sum, code, p->k, a, b[c], 1);
         *cell = p->sum->bits == 32 ? (uint32_t)sum : ptx_half_column(sum);
@@ -214,18 +222,22 @@ static inline void ptx_tensor_mma(ptx_machine *m, const ptx_insn *insn, unsigned
     /* Which bits of their bytes elements of less than 8 have in tensor memory is told by figures alone. */
     ptx_must(shared || (!p.transposes_a && p.a->bits >= 8), "ptx: unknown %s", insn->text);
     if (shared) ma = ptx_tensor_descriptor(insn, ptx_operand_value(m, &o[1], t), p.transposes_a);
+    unsigned columns = p.columns / p.group, rows = p.rows / p.group;
+    for (unsigned g = 0; g < p.group; g++)
+        p.blocks[g] = g == m->rank % p.group ? m : ptx_tensor_peer(m, insn);
     for (unsigned c = 0; c < p.columns; c++) {
-        ptx_tensor_shared_row(m, insn, by, &mb, c, p.b, p.kind->bits, b[c]);
+        ptx_tensor_shared_row(m, p.blocks[c / columns], insn, by, &mb, c % columns, p.b, p.kind->bits, b[c]);
         if (p.scales) ptx_tensor_scale(m, insn, by, &p, false, c, b[c]);
     }
     for (unsigned r = 0; r < p.rows; r++) {
         double a[PTX_TENSOR_K];
+        ptx_machine *of = p.blocks[r / rows];
         if (shared)
-            ptx_tensor_shared_row(m, insn, by, &ma, r, p.a, p.kind->bits, a);
+            ptx_tensor_shared_row(m, of, insn, by, &ma, r % rows, p.a, p.kind->bits, a);
         else
-            ptx_tensor_row(m, insn, by, ptx_tensor_spot(m, &o[1], t), &p, r, a);
+            ptx_tensor_row(m, of, insn, by, ptx_tensor_spot(m, &o[1], t), &p, r % rows, a);
         if (p.scales) ptx_tensor_scale(m, insn, by, &p, true, r, a);
-        ptx_tensor_sum(m, insn, by, &p, r, a, b);
+        ptx_tensor_sum(m, of, insn, by, &p, r % rows, a, b);
     }
 }
 

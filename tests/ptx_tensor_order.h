@@ -19,7 +19,8 @@ enum {
     PTX_TENSOR_COLUMNS = 512,
     PTX_TENSOR_WAYS = 4,
     PTX_TENSOR_WARPS = 32,
-    PTX_TENSOR_CHANNELS = PTX_TENSOR_WARPS * PTX_TENSOR_WAYS,
+    PTX_TENSOR_FAR = PTX_TENSOR_WARPS * PTX_TENSOR_WAYS, /* from there on: those of the pair's other block */
+    PTX_TENSOR_CHANNELS = 2 * PTX_TENSOR_FAR,
     PTX_TENSOR_MBARRIERS = 128
 };
 
@@ -40,6 +41,7 @@ typedef struct ptx_tensor {
     ptx_stamp *shared_read;             /* by byte of shared memory */
     uint16_t owner[PTX_TENSOR_COLUMNS]; /* 1 + the first column of the allocation; 0: free */
     bool given_up;                      /* tcgen05.relinquish_alloc_permit */
+    unsigned group; /* of .cta_group, which all instructions have alike; 0: there was none */
     ptx_ends issued;
     ptx_ends seen[PTX_TENSOR_WARPS], learned[PTX_TENSOR_WARPS], told[PTX_TENSOR_WARPS];
     ptx_ends arrived[PTX_TENSOR_MBARRIERS], ended[PTX_TENSOR_MBARRIERS];
@@ -54,6 +56,17 @@ static inline unsigned ptx_channel(unsigned warp, ptx_tensor_way way) {
 static inline void ptx_ends_merge(ptx_ends *to, const ptx_ends *from) {
     for (unsigned c = 0; c < PTX_TENSOR_CHANNELS; c++)
         if (from->of[c] > to->of[c]) to->of[c] = from->of[c];
+}
+
+/* What the pair's other block is told. */
+static inline void ptx_ends_merge_far(ptx_ends *to, const ptx_ends *from) {
+    for (unsigned c = 0; c < PTX_TENSOR_CHANNELS; c++)
+        if (from->of[c] > to->of[c ^ PTX_TENSOR_FAR]) to->of[c ^ PTX_TENSOR_FAR] = from->of[c];
+}
+
+/* An operation as the pair's other block has it. */
+static inline ptx_stamp ptx_stamp_far(ptx_stamp s) {
+    return (ptx_stamp){s.serial, s.channel ^ PTX_TENSOR_FAR};
 }
 
 /* The next operation of the warp. */
@@ -95,13 +108,29 @@ static inline void ptx_tensor_pass(ptx_tensor *x, uint32_t from, uint32_t to) {
         if (to >> w & 1) ptx_ends_merge(&x->learned[w], &all);
 }
 
-/* tcgen05.commit: the mbarrier's phase ends after the mma and cp of the warp. */
-static inline void ptx_tensor_commit(ptx_tensor *x, unsigned warp, unsigned mbarrier) {
+/* A barrier of the cluster: what the warps of one block of a pair tell, those of the other learn. */
+static inline void ptx_tensor_pass_far(const ptx_tensor *from, ptx_tensor *to) {
+    for (unsigned w = 0; w < PTX_TENSOR_WARPS; w++) {
+        ptx_ends all = {{0}};
+        ptx_tensor_tell(from, w, &all);
+        for (unsigned other = 0; other < PTX_TENSOR_WARPS; other++)
+            ptx_ends_merge_far(&to->learned[other], &all);
+    }
+}
+
+/* tcgen05.commit: the phase of the mbarrier, of the block or of the pair's other one, ends after the mma and
+ * cp of the warp. */
+static inline void ptx_tensor_commit(const ptx_tensor *x, unsigned warp, ptx_tensor *owner,
+                                     unsigned mbarrier) {
+    ptx_ends ends = {{0}};
     for (unsigned way = PTX_TENSOR_MMA; way <= PTX_TENSOR_CP; way++) {
         unsigned c = ptx_channel(warp, (ptx_tensor_way)way);
-        uint32_t *arrived = &x->arrived[mbarrier].of[c];
-        if (x->issued.of[c] > *arrived) *arrived = x->issued.of[c];
+        ends.of[c] = x->issued.of[c];
     }
+    if (owner == x)
+        ptx_ends_merge(&owner->arrived[mbarrier], &ends);
+    else
+        ptx_ends_merge_far(&owner->arrived[mbarrier], &ends);
 }
 
 /* The mbarrier's phase ends. */

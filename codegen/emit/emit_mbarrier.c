@@ -5,6 +5,7 @@
 #include "analysis.h"
 #include "barrier.h"
 #include "emit_cluster.h"
+#include "emit_tensor.h"
 #include "mbarrier_plan.h"
 #include "numbers.h"
 #include "shared_access.h"
@@ -232,9 +233,8 @@ tvm_status tvm_emit_COMMIT_TENSOR(emitter *e, const tvm_insn *insn) {
     mbarrier b = tvm_mbarrier_find(e, operands);
     reg leader = tvm_emit_elect(e, behind);
     count_arrival(e, operands, &b, &here, leader.name, count);
-    for (uint32_t i = 0; i < count; i++)
-        tvm_emit(e, "@%s tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%s+%u];",
-                 leader.name, b.address.name, b.plus);
+    tvm_emit_even_block(e, behind);
+    for (uint32_t i = 0; i < count; i++) tvm_emit_tensor_commit(e, leader, b.address, b.plus);
     tvm_text_add(&e->body, "$L%u:\n", behind);
     tvm_explain(e, b.guarded ? "tcgen05.commit guarded" : "tcgen05.commit", 64, count, -1, "");
     return TVM_OK;

@@ -86,7 +86,7 @@ static uint32_t instruction_descriptor(const tvm_tensor_mma *t, const kind *of, 
                                        bool b_transposed, uint32_t id) {
     enum { E8M0 = 1 << 23 };
     uint32_t bits = of->sums << 4 | of->a << 7 | of->b << 10 | (uint32_t)a_transposed << 15 |
-                    (uint32_t)b_transposed << 16 | t->n / 8 << 17 | t->m / 16 << 24;
+                    (uint32_t)b_transposed << 16 | t->n / 8 << 17 | t->blocks * t->m / 16 << 24;
     return bits | id << 4 | id << 29 | (t->scaling && t->scaling->block == 32 ? (uint32_t)E8M0 : 0);
 }
 
@@ -154,15 +154,16 @@ static void emit_steps(emitter *e, product *p) {
     char scales[3 * sizeof(reg)], vector[48] = "";
     if (p->of.scales) snprintf(vector, sizeof vector, ".block_scale.scale_vec::%uX", p->of.scales);
     list_scales(e, p, 0, scales); /* its registers are made before the branch */
+    tvm_emit_even_block(e, behind);
     reg leader = tvm_emit_elect(e, behind);
     for (uint32_t s = 0; s < p->b.matrix.steps; s++) {
         bool shared = p->a.is_shared;
         reg source = shared ? descriptor(e, &p->a.matrix, p->a.base, s)
                             : plus_columns(e, p->a.base, s * SHARED_COLUMNS);
         reg form = list_scales(e, p, s, scales);
-        tvm_emit(e, "@%s tcgen05.mma.cta_group::1.kind::%s%s [%s], %s%s%s, %s, %s,%s %s;", leader.name,
-                 p->of.name, vector, p->d.name, shared ? "" : "[", source.name, shared ? "" : "]",
-                 descriptor(e, &p->b.matrix, p->b.base, s).name, form.name, scales,
+        tvm_emit(e, "@%s tcgen05.mma.cta_group::%u.kind::%s%s [%s], %s%s%s, %s, %s,%s %s;", leader.name,
+                 tvm_tensor_group(e), p->of.name, vector, p->d.name, shared ? "" : "[", source.name,
+                 shared ? "" : "]", descriptor(e, &p->b.matrix, p->b.base, s).name, form.name, scales,
                  s ? more.name : first.name);
     }
     tvm_text_add(&e->body, "$L%u:\n", behind);
@@ -191,7 +192,7 @@ tvm_status tvm_emit_MMA_TENSOR(emitter *e, const tvm_insn *insn) {
     why = open_operand(e, &t.b, !t.b.is_transposed, &p.b);
     if (why) return refuse(e, t.b.tensor, why);
     emit_steps(e, &p);
-    snprintf(name, sizeof name, "tcgen05.mma.kind::%s m128n%uk%u%s%s", p.of.name, t.n, t.step,
+    snprintf(name, sizeof name, "tcgen05.mma.kind::%s m%un%uk%u%s%s", p.of.name, t.blocks * t.m, t.n, t.step,
              p.a.is_shared ? "" : " of a in tensor memory", guarded ? " guarded" : "");
     tvm_explain(e, name, 0, p.b.matrix.steps, -1, "");
     return TVM_OK;
@@ -221,11 +222,12 @@ tvm_status tvm_emit_COPY_TENSOR(emitter *e, const tvm_insn *insn) {
     if (why) return refuse(e, source, why);
     reg to = tvm_tensor_address(e, target), base = base_of(e, &matrix);
     uint32_t behind = tvm_new_label(e);
+    tvm_emit_even_block(e, behind);
     reg leader = tvm_emit_elect(e, behind);
     for (uint32_t s = 0; s < matrix.steps; s++) {
         reg at = plus_columns(e, to, s * matrix.step * 8 / TVM_TENSOR_COLUMN_BITS);
-        tvm_emit(e, "@%s tcgen05.cp.cta_group::1.%s [%s], %s;", leader.name, shape, at.name,
-                 descriptor(e, &matrix, base, s).name);
+        tvm_emit(e, "@%s tcgen05.cp.cta_group::%u.%s [%s], %s;", leader.name, tvm_tensor_group(e), shape,
+                 at.name, descriptor(e, &matrix, base, s).name);
     }
     tvm_text_add(&e->body, "$L%u:\n", behind);
     snprintf(name, sizeof name, "tcgen05.cp.%s%s", shape, guarded ? " guarded" : "");

@@ -7,6 +7,7 @@
 
 #include "analysis.h"
 #include "barrier.h"
+#include "emit_cluster.h"
 #include "shared_access.h"
 #include "tensor_memory.h"
 #include "tensor_plan.h"
@@ -17,12 +18,46 @@ void tvm_emit_tensor_fence(emitter *e, const tvm_insn *insn, unsigned fence) {
     tvm_emit(e, "tcgen05.fence::%s_thread_sync;", fence == TENSOR_FENCE_BEFORE ? "before" : "after");
 }
 
+/* ---- pairs of blocks: PTX ISA, "CTA Pair" and "Issue Granularity" ---- */
+
+unsigned tvm_tensor_group(const emitter *e) {
+    return e->k->tensor.pairs ? 2 : 1;
+}
+
+void tvm_emit_even_block(emitter *e, uint32_t label) {
+    if (!e->k->tensor.pairs) return;
+    reg rank = tvm_pure(e, 'r', "mov.u32 $, %%cluster_ctarank;");
+    reg last = tvm_pure(e, 'r', "and.b32 $, %s, 1;", rank.name);
+    tvm_emit(e, "@%s bra $L%u;", tvm_pure(e, 'p', "setp.ne.u32 $, %s, 0;", last.name).name, label);
+}
+
+/* fence TENSOR_COMMIT */
+void tvm_emit_tensor_commit(emitter *e, reg leader, reg mbarrier, uint32_t plus) {
+    if (!e->k->tensor.pairs) {
+        tvm_emit(e, "@%s tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%s+%u];",
+                 leader.name, mbarrier.name, plus);
+        return;
+    }
+    reg rank = tvm_new_r(e), even = tvm_new_r(e), mask = tvm_new_r(e), half = tvm_new_h(e);
+    tvm_emit(e, "mov.u32 %s, %%cluster_ctarank;", rank.name);
+    tvm_emit(e, "and.b32 %s, %s, 14;", even.name, rank.name);
+    tvm_emit(e, "shl.b32 %s, 3, %s;", mask.name, even.name);
+    tvm_emit(e, "cvt.u16.u32 %s, %s;", half.name, mask.name);
+    tvm_emit(e,
+             "@%s tcgen05.commit.cta_group::2.mbarrier::arrive::one.shared::cluster.multicast::cluster.b64 "
+             "[%s+%u], %s;",
+             leader.name, mbarrier.name, plus, half.name);
+}
+
 /* ---- allocation ---- */
 
-/* fence TENSOR_THREADS, TEAM_BARRIER */
+/* fence TENSOR_THREADS, TEAM_BARRIER, CLUSTER_BARRIER: of the block; of pairs, of the cluster. */
 static void meet(emitter *e) {
     tvm_emit(e, "tcgen05.fence::before_thread_sync;");
-    tvm_emit_thread_barrier(e);
+    if (e->k->tensor.pairs)
+        tvm_emit_cluster_meet(e);
+    else
+        tvm_emit_thread_barrier(e);
     tvm_emit(e, "tcgen05.fence::after_thread_sync;");
 }
 
@@ -51,12 +86,13 @@ tvm_status tvm_emit_ALLOC_TENSOR(emitter *e, const tvm_insn *insn) {
         tvm_explain(e, "allocated before", 0, 0, -1, "");
         return TVM_OK;
     }
+    if (tensor->pairs) tvm_emit_cluster_meet(e); /* the other block runs */
     uint32_t behind = tvm_new_label(e);
     reg warp = tvm_pure(e, 'p', "setp.lt.u32 $, %s, 32;", tvm_thread_id(e).name);
     tvm_emit(e, "@!%s bra $L%u;", warp.name, behind);
-    tvm_emit(e, "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%s+%u], %u;",
+    tvm_emit(e, "tcgen05.alloc.cta_group::%u.sync.aligned.shared::cta.b32 [%s+%u], %u;", tvm_tensor_group(e),
              tvm_shared_base(e).name, tensor->shared + TENSOR_ADDRESS, tensor->columns);
-    tvm_emit(e, "tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;");
+    tvm_emit(e, "tcgen05.relinquish_alloc_permit.cta_group::%u.sync.aligned;", tvm_tensor_group(e));
     make_mbarrier(e);
     tvm_text_add(&e->body, "$L%u:\n", behind);
     meet(e);
@@ -83,10 +119,21 @@ static void wait_for_work(emitter *e, reg thread) {
     tvm_emit(e, "and.b32 %s, %s, 1;", bit.name, bit.name);
     tvm_emit(e, "setp.eq.u32 %s, %s, 0;", works.name, bit.name);
     tvm_emit(e, "@%s bra $L%u;", works.name, behind);
+    tvm_emit_even_block(e, behind);
     tvm_emit(e, "elect.sync _|%s, 0xffffffff;", leader.name);
-    tvm_emit(e, "@%s tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%s+%u];",
-             leader.name, tvm_shared_base(e).name, e->k->tensor.shared + TENSOR_MBARRIER);
+    tvm_emit_tensor_commit(e, leader, tvm_shared_base(e), e->k->tensor.shared + TENSOR_MBARRIER);
     tvm_text_add(&e->body, "$L%u:\n", behind);
+}
+
+/* Both blocks have waited for the work, and neither needs the other's memory any more; the first warps give
+ * the columns back together. Returns the label for the others. */
+/* fence CLUSTER_BARRIER */
+static uint32_t wait_for_pair(emitter *e, reg first) {
+    uint32_t behind = tvm_new_label(e);
+    tvm_emit(e, "tcgen05.fence::before_thread_sync;");
+    tvm_emit_cluster_meet(e);
+    tvm_emit(e, "@!%s bra $L%u;", first.name, behind);
+    return behind;
 }
 
 /* fence TENSOR_LIFE, TENSOR_THREADS */
@@ -107,9 +154,11 @@ void tvm_emit_tensor_end(emitter *e) {
                  e->k->tensor.shared + TENSOR_MBARRIER);
         tvm_emit(e, "@!%s bra $L%u;", done.name, again);
     }
+    if (e->k->tensor.pairs) tvm_text_add(&e->body, "$L%u:\n", behind);
+    if (e->k->tensor.pairs) behind = wait_for_pair(e, first);
     tvm_emit(e, "tcgen05.fence::after_thread_sync;");
-    tvm_emit(e, "tcgen05.dealloc.cta_group::1.sync.aligned.b32 %s, %u;", e->tensor_base.name,
-             e->k->tensor.columns);
+    tvm_emit(e, "tcgen05.dealloc.cta_group::%u.sync.aligned.b32 %s, %u;", tvm_tensor_group(e),
+             e->tensor_base.name, e->k->tensor.columns);
     tvm_text_add(&e->body, "$L%u:\n", behind);
 }
 

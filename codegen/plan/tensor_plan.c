@@ -137,6 +137,8 @@ tvm_status tvm_tensor_plan(kernel_state *k) {
     if (!k->tensor.used) return TVM_OK;
     k->tensor.fences = calloc(k->kernel->insn_count + (size_t)1, sizeof *k->tensor.fences);
     if (!k->tensor.fences) return tvm_diag_no_memory(k->diags);
+    for (uint32_t i = 0; i < k->kernel->insn_count; i++)
+        if (tvm_tensor_is_pair(k->kernel, &k->kernel->insns[i])) k->tensor.pairs = true;
     find_workers(k, 0, k->kernel->insn_count, NULL);
     find_fences(k);
     return place_all(k);

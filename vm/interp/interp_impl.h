@@ -442,6 +442,11 @@ tvm_status tvm_interp_arrival(interp_context *context, const interp_insn *insn, 
 
 /* ---- tensor memory ---- */
 
+/* The blocks that an instruction of the tensor core is for: this one, or the pair; 0: its even block does it.
+ */
+uint32_t tvm_interp_tensor_blocks(const interp_context *context, const interp_insn *insn,
+                                  interp_block *out[2]);
+
 /* Notes what the instruction is to do once the team commits; its tiles begin where the work says. */
 tvm_status tvm_interp_start_tensor_work(interp_context *context, const interp_tensor_work *work);
 /* Does it: of a family each. */

@@ -30,7 +30,7 @@ typedef struct mma_plan {
     tvm_mma mma;
     mma_operand a, b;
     tvm_interp_factor factor;
-    interp_tile d; /* of mma-tensor, and its place in scratch memory */
+    interp_tile d, d_part; /* of mma-tensor: all, and a block's columns of b; its place in scratch memory */
     size_t d_at;
     bool as_floats;     /* tvm_interp_mma does not read their types */
     size_t sums, parts; /* of f16 sums, places of the sums in f32 and of a's part of a step */
@@ -305,41 +305,48 @@ tvm_status tvm_plan_MMA_TENSOR(tvm_interp_kernel *k, interp_insn *insn, tvm_diag
                           .scaling = t.scaling,
                           .batch = 1,
                           .m = t.m,
-                          .n = t.n,
+                          .n = t.n / t.blocks, /* of one product: each block's rows by each block's columns */
                           .k = t.k};
     plan_types(plan);
     size_t scratch = 0;
     take_place(&scratch, tvm_interp_mma_scratch(t.m, t.k));
     plan_operand(k, insn, &plan->mma.a, t.types->a, (size_t)t.m * t.k, &scratch, &plan->a);
-    plan_operand(k, insn, &plan->mma.b, t.types->b, (size_t)t.k * t.n, &scratch, &plan->b);
+    plan_operand(k, insn, &plan->mma.b, t.types->b, (size_t)t.k * plan->mma.n, &scratch, &plan->b);
     plan->a.is_spread = t.a.is_spread;
     plan->b.is_spread = t.b.is_spread;
     plan_scales(k, insn, &t.scale_a, t.m, &scratch, &plan->a);
     plan_scales(k, insn, &t.scale_b, t.n, &scratch, &plan->b);
+    const uint32_t part[2] = {t.m, plan->mma.n};
     tvm_interp_plan_tile(k, insn->operands, 0, 2, t.d.tile, &plan->d);
-    plan->d_at = take_place(&scratch, (size_t)t.m * t.n * tvm_dtype_container(t.types->c));
+    tvm_interp_plan_tile(k, insn->operands, 0, 2, part, &plan->d_part);
+    plan->d_at = take_place(&scratch, (size_t)t.m * plan->mma.n * tvm_dtype_container(t.types->c));
     tvm_interp_need_scratch(k, scratch);
     return TVM_OK;
 }
 
-/* A tile that the tensor core reads, or writes, until the team has waited for it; it is found, and the
- * sanitizer told. */
+/* A tile of each block that the tensor core reads, or writes, until the team has waited for it; it is found,
+ * and the sanitizer told. */
 static tvm_status find_tensor(interp_context *context, const interp_insn *insn, const interp_tile *tile,
                               int64_t *start, sanitize_mode mode, bool updates) {
+    interp_block *blocks[2];
+    uint32_t count = tvm_interp_tensor_blocks(context, insn, blocks);
     tvm_status status = tvm_interp_find_tile(context, insn, tile, start);
-    const sanitize_access access = {.owner = context->block,
-                                    .memory = tile->slot,
-                                    .tensor = TVM_NONE,
-                                    .mode = mode,
-                                    .updates = updates,
-                                    .actor = SANITIZE_TENSOR};
-    if (status != TVM_OK || !interp_sanitized(context)) return status;
-    return tvm_interp_sanitize_tile_at(context, insn, tile, start, &access);
+    for (uint32_t b = 0; b < count && status == TVM_OK && interp_sanitized(context); b++) {
+        const sanitize_access access = {.owner = blocks[b],
+                                        .memory = tile->slot,
+                                        .tensor = TVM_NONE,
+                                        .mode = mode,
+                                        .updates = updates,
+                                        .actor = SANITIZE_TENSOR};
+        status = tvm_interp_sanitize_tile_at(context, insn, tile, start, &access);
+    }
+    return status;
 }
 
 tvm_status tvm_interp_MMA_TENSOR(interp_context *context, const interp_insn *insn) {
     const mma_plan *plan = insn->plan;
     interp_tensor_work work = {.insn = insn, .accumulates = true};
+    interp_block *blocks[2];
     tvm_tensor_mma t;
     tvm_scalar adds = {.i = 1};
     tvm_status status = TVM_OK;
@@ -355,7 +362,8 @@ tvm_status tvm_interp_MMA_TENSOR(interp_context *context, const interp_insn *ins
         status = find_tensor(context, insn, &plan->b.scale_tile, work.scale_b, SANITIZE_READ, false);
     if (status == TVM_OK)
         status = find_tensor(context, insn, &plan->d, work.target, SANITIZE_WRITE, work.accumulates);
-    return status == TVM_OK ? tvm_interp_start_tensor_work(context, &work) : status;
+    if (status != TVM_OK || !tvm_interp_tensor_blocks(context, insn, blocks)) return status;
+    return tvm_interp_start_tensor_work(context, &work);
 }
 
 /* Of each 16 bytes the 16 codes at their beginning, a byte each, in their place. */
@@ -393,26 +401,38 @@ static tvm_status load_scales(interp_context *context, const interp_insn *insn, 
     return TVM_OK;
 }
 
-tvm_status tvm_interp_multiply_tensor(interp_context *context, const interp_tensor_work *work) {
-    const interp_insn *insn = work->insn;
-    const mma_plan *plan = insn->plan;
+/* The rows of one block by the columns of another, or the same: columns of the first one's sums. */
+static void multiply_part(const interp_context *context, const interp_tensor_work *work,
+                          const interp_block *of_a, const interp_block *of_b, uint32_t part) {
+    const mma_plan *plan = work->insn->plan;
     const tvm_mma *mma = &plan->mma;
-    const interp_block *block = context->block;
-    uint8_t *d = block->scratch + plan->d_at, *a = block->scratch + plan->a.loaded,
-            *b = block->scratch + plan->b.loaded;
-    tvm_status status = TVM_OK;
-    tvm_interp_move_tile_at(block, &plan->a.tile, work->a, true, a);
-    tvm_interp_move_tile_at(block, &plan->b.tile, work->b, true, b);
+    uint8_t *scratch = context->block->scratch, *d = scratch + plan->d_at, *a = scratch + plan->a.loaded,
+            *b = scratch + plan->b.loaded;
+    int64_t target[TVM_MAX_RANK];
+    memcpy(target, work->target, sizeof target);
+    target[plan->d.rank - 1] += (int64_t)part * mma->n;
+    tvm_interp_move_tile_at(of_a, &plan->a.tile, work->a, true, a);
+    tvm_interp_move_tile_at(of_b, &plan->b.tile, work->b, true, b);
     unpack_spread(&plan->a, (size_t)mma->m * mma->k, a);
     unpack_spread(&plan->b, (size_t)mma->k * mma->n, b);
-    if (mma->scaling) status = load_scales(context, insn, true, work->scale_a);
-    if (mma->scaling && status == TVM_OK) status = load_scales(context, insn, false, work->scale_b);
-    if (status != TVM_OK) return status;
     if (work->accumulates)
-        tvm_interp_move_tile_at(block, &plan->d, work->target, true, d);
+        tvm_interp_move_tile_at(of_a, &plan->d_part, target, true, d);
     else
         memset(d, 0, (size_t)mma->m * mma->n * tvm_dtype_container(mma->types->c));
-    add_products(plan, make_dense(plan, block, true), make_dense(plan, block, false), d, block->scratch);
-    tvm_interp_move_tile_at(block, &plan->d, work->target, false, d);
-    return TVM_OK;
+    add_products(plan, make_dense(plan, context->block, true), make_dense(plan, context->block, false), d,
+                 scratch);
+    tvm_interp_move_tile_at(of_a, &plan->d_part, target, false, d);
+}
+
+tvm_status tvm_interp_multiply_tensor(interp_context *context, const interp_tensor_work *work) {
+    const mma_plan *plan = work->insn->plan;
+    interp_block *blocks[2];
+    uint32_t count = tvm_interp_tensor_blocks(context, work->insn, blocks);
+    tvm_status status = TVM_OK;
+    if (plan->mma.scaling) status = load_scales(context, work->insn, true, work->scale_a);
+    if (plan->mma.scaling && status == TVM_OK)
+        status = load_scales(context, work->insn, false, work->scale_b);
+    for (uint32_t r = 0; r < count && status == TVM_OK; r++)
+        for (uint32_t c = 0; c < count; c++) multiply_part(context, work, blocks[r], blocks[c], c);
+    return status;
 }

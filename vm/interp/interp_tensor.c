@@ -20,6 +20,17 @@ tvm_status tvm_interp_FREE_TENSOR(interp_context *context, const interp_insn *in
     return tvm_interp_FREE_SHARED(context, insn);
 }
 
+/* ---- pairs of blocks ---- */
+
+uint32_t tvm_interp_tensor_blocks(const interp_context *context, const interp_insn *insn,
+                                  interp_block *out[2]) {
+    interp_block *block = context->block;
+    out[0] = block;
+    if (!tvm_tensor_is_pair(block->kernel->kernel, insn->source)) return 1;
+    out[1] = block + 1;
+    return (block - block->cluster) % 2 == 0 ? 2 : 0;
+}
+
 /* ---- what a commit-tensor follows ---- */
 
 tvm_status tvm_interp_start_tensor_work(interp_context *context, const interp_tensor_work *work) {
@@ -70,9 +81,10 @@ tvm_status tvm_plan_COPY_TENSOR(tvm_interp_kernel *k, interp_insn *insn, tvm_dia
     return TVM_OK;
 }
 
-static tvm_status sanitize_copy(interp_context *context, const interp_tensor_work *work) {
+static tvm_status sanitize_copy(interp_context *context, interp_block *block,
+                                const interp_tensor_work *work) {
     const copy_plan *plan = work->insn->plan;
-    sanitize_access access = {.owner = context->block,
+    sanitize_access access = {.owner = block,
                               .memory = plan->from.slot,
                               .tensor = TVM_NONE,
                               .mode = SANITIZE_READ,
@@ -88,20 +100,27 @@ static tvm_status sanitize_copy(interp_context *context, const interp_tensor_wor
 tvm_status tvm_interp_COPY_TENSOR(interp_context *context, const interp_insn *insn) {
     const copy_plan *plan = insn->plan;
     interp_tensor_work work = {.insn = insn};
+    interp_block *blocks[2];
+    uint32_t count = tvm_interp_tensor_blocks(context, insn, blocks);
     tvm_status status = tvm_interp_find_tile(context, insn, &plan->to, work.target);
     if (status == TVM_OK) status = tvm_interp_find_tile(context, insn, &plan->from, work.a);
-    if (status == TVM_OK && interp_sanitized(context)) status = sanitize_copy(context, &work);
-    return status == TVM_OK ? tvm_interp_start_tensor_work(context, &work) : status;
+    for (uint32_t b = 0; b < count && status == TVM_OK && interp_sanitized(context); b++)
+        status = sanitize_copy(context, blocks[b], &work);
+    return status == TVM_OK && count ? tvm_interp_start_tensor_work(context, &work) : status;
 }
 
 /* Rows of a tile that is for each quarter of the lanes stand once more for each of the others. */
 static tvm_status perform_copy(interp_context *context, const interp_tensor_work *work) {
     const copy_plan *plan = work->insn->plan;
+    interp_block *blocks[2];
+    uint32_t count = tvm_interp_tensor_blocks(context, work->insn, blocks);
     uint8_t *rows = context->block->scratch;
-    tvm_interp_move_tile_at(context->block, &plan->from, work->a, true, rows);
-    for (size_t at = plan->bytes; at < plan->all_bytes; at += plan->bytes)
-        memcpy(rows + at, rows, plan->bytes);
-    tvm_interp_move_tile_at(context->block, &plan->to, work->target, false, rows);
+    for (uint32_t b = 0; b < count; b++) {
+        tvm_interp_move_tile_at(blocks[b], &plan->from, work->a, true, rows);
+        for (size_t at = plan->bytes; at < plan->all_bytes; at += plan->bytes)
+            memcpy(rows + at, rows, plan->bytes);
+        tvm_interp_move_tile_at(blocks[b], &plan->to, work->target, false, rows);
+    }
     return TVM_OK;
 }
 
@@ -109,16 +128,29 @@ static tvm_status perform_copy(interp_context *context, const interp_tensor_work
 
 INTERP_NO_PLAN(COMMIT_TENSOR)
 
+/* At the mbarrier of each block of a pair. */
 tvm_status tvm_interp_COMMIT_TENSOR(interp_context *context, const interp_insn *insn) {
     interp_tensor_works *works = &context->tensor_works;
     interp_barrier *barrier;
+    interp_block *blocks[2];
+    uint32_t count = tvm_interp_tensor_blocks(context, insn, blocks);
     tvm_status status = tvm_interp_find_barrier(context, insn, 0, &barrier);
-    if (status != TVM_OK) return status;
+    if (status != TVM_OK || !count) return status;
+    size_t number = (size_t)(barrier - context->block->barriers);
     for (size_t i = 0; i < works->count && status == TVM_OK; i++) {
         bool is_copy = works->items[i].insn->source->op == TVM_OP_COPY_TENSOR;
         status = (is_copy ? perform_copy : tvm_interp_multiply_tensor)(context, &works->items[i]);
     }
     works->count = 0;
-    if (status == TVM_OK && interp_sanitized(context)) status = tvm_sanitize_commit(context, barrier);
-    return status == TVM_OK ? tvm_interp_arrival(context, insn, context->block, barrier) : status;
+    for (uint32_t b = 0; b < count && status == TVM_OK; b++)
+        if (!blocks[b]->barriers[number].arrivals)
+            status = tvm_interp_fault_between(
+                context, insn, NULL,
+                "the other block has not made its mbarriers yet: a sync-cluster is missing");
+    for (uint32_t b = 0; b < count && status == TVM_OK; b++) {
+        interp_barrier *own = &blocks[b]->barriers[number];
+        if (interp_sanitized(context)) status = tvm_sanitize_commit(context, blocks[b], own);
+        if (status == TVM_OK) status = tvm_interp_arrival(context, insn, blocks[b], own);
+    }
+    return status;
 }

@@ -134,7 +134,7 @@ void tvm_sanitize_far(interp_context *context, const interp_insn *insn, const in
 tvm_status tvm_sanitize_phase(interp_block *block, const interp_barrier *barrier);
 tvm_status tvm_sanitize_wait(interp_context *context, const interp_barrier *barrier);
 /* A commit-tensor arrives: what the team has started before it is done. */
-tvm_status tvm_sanitize_commit(interp_context *context, const interp_barrier *barrier);
+tvm_status tvm_sanitize_commit(interp_context *context, interp_block *block, const interp_barrier *barrier);
 /* Before the reads of a product, which may run on. */
 void tvm_sanitize_mma(interp_context *context);
 void tvm_sanitize_wait_group(interp_context *context, uint64_t retired);

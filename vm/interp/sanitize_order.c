@@ -174,10 +174,10 @@ tvm_status tvm_sanitize_wait(interp_context *context, const interp_barrier *barr
 }
 
 /* What the products had seen comes before the arrival, too. */
-tvm_status tvm_sanitize_commit(interp_context *context, const interp_barrier *barrier) {
+tvm_status tvm_sanitize_commit(interp_context *context, interp_block *block, const interp_barrier *barrier) {
     sanitizer *s = sanitizer_of(context->block);
     san_context *own = san_context_of(s, context);
-    san_clock *arrived = &barrier_of(s, context->block, barrier)->arrived;
+    san_clock *arrived = &barrier_of(s, block, barrier)->arrived;
     s->now++;
     own->commits++;
     return finish(
