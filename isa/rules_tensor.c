@@ -164,7 +164,6 @@ static tvm_status check_packed(const tvm_rule *rule, const tvm_tensor_mma *mma) 
 static tvm_status check_scales(const tvm_rule *rule, const tvm_tensor_mma *mma) {
     const tvm_tensor_tile *a = &mma->scale_a, *b = &mma->scale_b;
     if (!a->tensor && !b->tensor) return TVM_OK;
-    if (mma->blocks > 1) return tvm_refuse(rule->why, "scales are of products of one block, not of a pair");
     if (!a->tensor || !b->tensor)
         return tvm_refuse(rule->why,
                           "scale_a and scale_b go together: give an operand without scales those of 1.0");

@@ -88,7 +88,8 @@ static inline unsigned ptx_tensor_group(ptx_machine *m, const ptx_insn *insn) {
                                                              : 0;
     ptx_must(group && (!x->group || x->group == group), "ptx: another .cta_group than before: %s",
              insn->text);
-    if (group == 2) ptx_tensor_peer(m, insn);
+    /* dealloc is of both blocks together, of which one comes first here and may end. */
+    if (group == 2 && !ptx_is(insn->part[1], "dealloc")) ptx_tensor_peer(m, insn);
     return x->group = group;
 }
 

@@ -110,7 +110,7 @@ static inline ptx_tensor_product ptx_tensor_decode(const ptx_insn *insn, uint32_
                  (p.group == 1 && scaled && p.rows == 128 && p.columns >= 8) ||
                  (p.group == 1 && p.rows == 128 && p.columns >= 16 && p.columns % 16 == 0);
     /* Layout A; not B, of 128 rows. */
-    if (p.group == 2) known = p.rows == 256 && p.columns >= 16 && p.columns % 16 == 0 && !scaled;
+    if (p.group == 2) known = p.rows == 256 && p.columns >= 16 && p.columns % 16 == 0;
     if (p.group == 2 && ptx_is(p.kind->name, "kind::i8")) known = known && p.columns % 32 == 0;
     if (ptx_is(p.kind->name, "kind::i8")) known = known && (p.columns % 16 == 0 || p.columns <= 24);
     if (!ptx_is(p.kind->name, "kind::f16"))
@@ -172,19 +172,19 @@ static inline void ptx_tensor_row(ptx_machine *m, ptx_machine *of, const ptx_ins
         row[k] = ptx_number(p->a, ptx_tensor_code(codes, p->a, p->kind->bits, k));
 }
 
-/* Row `number` times its scales: they are in the lane number mod 32 of each quarter, and the column number
- * / 32. */
-static inline void ptx_tensor_scale(ptx_machine *m, const ptx_insn *insn, ptx_stamp by,
+/* Row `number` times its scales, which the block `of` has: they are in the lane number mod 32 of each
+ * quarter, and the column number / 32. */
+static inline void ptx_tensor_scale(ptx_machine *m, ptx_machine *of, const ptx_insn *insn, ptx_stamp by,
                                     const ptx_tensor_product *p, bool is_a, unsigned number, double *row) {
     ptx_spot at = is_a ? p->scale_a : p->scale_b;
     ptx_must(at.lane == 0, "ptx: scales at lane %u: %s", at.lane, insn->text);
     at.lane = number % 32, at.column += number / 32;
-    uint32_t word = *ptx_tensor_cell(m->tensor, insn, by, at, false), mask = 0;
+    uint32_t word = *ptx_tensor_cell_of(m->tensor, of->tensor, insn, by, at, false), mask = 0;
     unsigned id = is_a ? p->id_a : p->id_b;
     for (unsigned i = 0; i < p->scales; i++) mask |= UINT32_C(255) << 8 * (id + i);
     for (unsigned quarter = 1; quarter < 4; quarter++) {
         const ptx_spot other = {at.lane + 32 * quarter, at.column};
-        ptx_must(((*ptx_tensor_cell(m->tensor, insn, by, other, false) ^ word) & mask) == 0,
+        ptx_must(((*ptx_tensor_cell_of(m->tensor, of->tensor, insn, by, other, false) ^ word) & mask) == 0,
                  "ptx: quarters of the lanes have different scales: %s", insn->text);
     }
     for (unsigned k = 0; k < p->k; k++)
@@ -225,19 +225,25 @@ static inline void ptx_tensor_mma(ptx_machine *m, const ptx_insn *insn, unsigned
     unsigned columns = p.columns / p.group, rows = p.rows / p.group;
     for (unsigned g = 0; g < p.group; g++)
         p.blocks[g] = g == m->rank % p.group ? m : ptx_tensor_peer(m, insn);
-    for (unsigned c = 0; c < p.columns; c++) {
+    for (unsigned c = 0; c < p.columns; c++)
         ptx_tensor_shared_row(m, p.blocks[c / columns], insn, by, &mb, c % columns, p.b, p.kind->bits, b[c]);
-        if (p.scales) ptx_tensor_scale(m, insn, by, &p, false, c, b[c]);
-    }
+    /* A block of a pair has the scales of its rows of a, and of all columns of b: no section of the PTX ISA
+     * says so, but CUTLASS does (examples/python/CuTeDSL/blackwell/dense_blockscaled_gemm_persistent.py,
+     * tiled_mma_sfb). */
     for (unsigned r = 0; r < p.rows; r++) {
+        static double scaled[PTX_COLUMNS][PTX_TENSOR_K];
         double a[PTX_TENSOR_K];
         ptx_machine *of = p.blocks[r / rows];
+        for (unsigned c = 0; r % rows == 0 && c < p.columns; c++) {
+            memcpy(scaled[c], b[c], sizeof b[c]);
+            if (p.scales) ptx_tensor_scale(m, of, insn, by, &p, false, c, scaled[c]);
+        }
         if (shared)
             ptx_tensor_shared_row(m, of, insn, by, &ma, r % rows, p.a, p.kind->bits, a);
         else
             ptx_tensor_row(m, of, insn, by, ptx_tensor_spot(m, &o[1], t), &p, r % rows, a);
-        if (p.scales) ptx_tensor_scale(m, insn, by, &p, true, r, a);
-        ptx_tensor_sum(m, of, insn, by, &p, r % rows, a, b);
+        if (p.scales) ptx_tensor_scale(m, of, insn, by, &p, true, r % rows, a);
+        ptx_tensor_sum(m, of, insn, by, &p, r % rows, a, scaled);
     }
 }
 

@@ -6,6 +6,7 @@
  *   test_tensor_programs [PROGRAMS [FIRST_SEED]]    40 programs */
 #include "assembler_kit.h"
 #include "compare_kit.h"
+#include "ptx_launch_kit.h"
 #include "suite_kit.h"
 #include "text.h"
 #include "translate_kit.h"
@@ -43,6 +44,7 @@ typedef struct maker {
     const kind *kind;
     unsigned warps, columns, k, sums;
     bool turn_a, turn_b, a_in_tensor;
+    unsigned blocks; /* 2: a pair, each with its lines of a, and half of the columns of b */
 } maker;
 
 static unsigned below(maker *m, unsigned n) {
@@ -52,6 +54,15 @@ static unsigned below(maker *m, unsigned n) {
 
 static bool one_in(maker *m, unsigned n) {
     return below(m, n) == 0;
+}
+
+static const char *pair(const maker *m) {
+    return m->blocks == 2 ? ", pair" : "";
+}
+
+/* Threads see what others have done; of a pair, in both blocks. */
+static void put_sync(maker *m) {
+    tvm_text_add(&m->text, m->blocks == 2 ? "    sync-cluster\n" : "    sync\n");
 }
 
 /* A layout of the team's threads for [128, columns], as the instructions of tensor memory take them. */
@@ -98,7 +109,7 @@ static void put_products(maker *m, unsigned sum, bool adds) {
         if (of->scale)
             tvm_text_add(&m->text, ", scale_a %%ra[0, %u], scale_b %%rb[0, %u]", scale_bytes(m, LINES, from),
                          scale_bytes(m, m->columns, from));
-        tvm_text_add(&m->text, "\n");
+        tvm_text_add(&m->text, "%s\n", pair(m));
     }
 }
 
@@ -109,7 +120,8 @@ static void put_scales(maker *m, char name, unsigned rows) {
     if (one_in(m, 3)) {
         tvm_text_add(&m->text, "    store-tensor %%r%c, load-global(p%c, ", name, name);
         put_layout(m, bytes, false);
-        tvm_text_add(&m->text, ")\n    sync\n");
+        tvm_text_add(&m->text, ")\n");
+        put_sync(m);
     } else {
         /* In rows that a matrix descriptor says, or of 16 bytes. */
         unsigned row = bytes & (bytes - 1) || one_in(m, 2) ? 16 : bytes;
@@ -119,15 +131,15 @@ static void put_scales(maker *m, char name, unsigned rows) {
             tvm_text_add(&m->text,
                          "    store-shared %%q%c[%u, 0, 0], load-global(p%c[0, %u], auto(32, %u))\n", name, i,
                          name, i * row, row);
-        tvm_text_add(&m->text, "    sync\n");
+        put_sync(m);
         for (unsigned i = 0; i < bytes / row; i++)
-            tvm_text_add(&m->text, "    copy-tensor %%r%c[0, %u], %%q%c[%u], [32, %u]\n", name, i * row, name,
-                         i, row);
+            tvm_text_add(&m->text, "    copy-tensor %%r%c[0, %u], %%q%c[%u], [32, %u]%s\n", name, i * row,
+                         name, i, row, pair(m));
     }
 }
 
 static void put_commit(maker *m) {
-    tvm_text_add(&m->text, "    commit-tensor %%done\n    wait-barrier %%done\n");
+    tvm_text_add(&m->text, "    commit-tensor %%done%s\n    wait-barrier %%done\n", pair(m));
 }
 
 /* The sum in registers, whole or in parts of its columns; `more` is added, and it is stored back. */
@@ -148,7 +160,8 @@ static void put_change(maker *m, unsigned sum) {
 }
 
 static void put_result(maker *m, unsigned sum) {
-    tvm_text_add(&m->text, "    store-global y[%u, 0], load-tensor(%%d[%u], ", sum * LINES, sum);
+    tvm_text_add(&m->text, "    store-global y[block.x * %u + %u, 0], load-tensor(%%d[%u], ", m->sums * LINES,
+                 sum * LINES, sum);
     if (one_in(m, 3))
         tvm_text_add(&m->text, "[%u, %u]", LINES, m->columns);
     else
@@ -157,8 +170,8 @@ static void put_result(maker *m, unsigned sum) {
 }
 
 static void put_operands(maker *m) {
-    unsigned ra = m->turn_a ? m->k : LINES, ca = m->turn_a ? LINES : m->k, rb = m->turn_b ? m->columns : m->k,
-             cb = m->turn_b ? m->k : m->columns;
+    unsigned ra = m->turn_a ? m->k : LINES, ca = m->turn_a ? LINES : m->k, own = m->columns / m->blocks,
+             rb = m->turn_b ? own : m->k, cb = m->turn_b ? m->k : own;
     char scales[96] = "";
     if (m->kind->scale)
         snprintf(scales, sizeof scales, ", pa: global %s[%u, %u], pb: global %s[%u, %u]", m->kind->scale,
@@ -166,21 +179,23 @@ static void put_operands(maker *m) {
                  whole(scale_bytes(m, m->columns, m->k)));
     tvm_text_add(
         &m->text,
-        ".vasm 7\n.kernel k(a: global %s[%u, %u], b: global %s[%u, %u], y: global %s[%u, %u]%s)\n"
-        ".warps %u\n.grid 1\n    %%done = alloc-barrier [1]\n    %%sa = alloc-shared %s[%u, %u]\n"
-        "    %%sb = alloc-shared %s[%u, %u]\n    store-shared %%sa, load-global(a, auto(%u, %u))\n"
-        "    store-shared %%sb, load-global(b, auto(%u, %u))\n    %%d = alloc-tensor %s[%u, %u, %u]\n",
-        m->kind->a, ra, ca, m->kind->b, rb, cb, m->kind->sum, m->sums * LINES, m->columns, scales, m->warps,
-        m->kind->a, ra, ca, m->kind->b, rb, cb, ra, ca, rb, cb, m->kind->sum, m->sums, LINES, m->columns);
+        ".vasm 7\n.kernel k(a: global %s[%u, %u, %u], b: global %s[%u, %u, %u], y: global %s[%u, %u]%s)\n"
+        ".warps %u\n.cluster %u\n.grid %u\n    %%done = alloc-barrier [1]\n    %%sa = alloc-shared %s[%u, %u]\n"
+        "    %%sb = alloc-shared %s[%u, %u]\n    store-shared %%sa, load-global(a[block.x, 0, 0], auto(%u, %u))\n"
+        "    store-shared %%sb, load-global(b[block.x, 0, 0], auto(%u, %u))\n    %%d = alloc-tensor %s[%u, %u, %u]\n",
+        m->kind->a, m->blocks, ra, ca, m->kind->b, m->blocks, rb, cb, m->kind->sum,
+        m->blocks * m->sums * LINES, m->columns, scales, m->warps, m->blocks, m->blocks, m->kind->a, ra, ca,
+        m->kind->b, rb, cb, ra, ca, rb, cb, m->kind->sum, m->sums, LINES, m->columns);
     if (m->a_in_tensor)
         tvm_text_add(&m->text, "    %%ta = alloc-tensor %s[%u, %u]\n", m->kind->a, LINES, m->k);
-    tvm_text_add(&m->text, "    sync\n");
+    put_sync(m);
     if (m->a_in_tensor && one_in(m, 2)) {
-        tvm_text_add(&m->text, "    copy-tensor %%ta, %%sa, [%u, %u]\n", LINES, m->k);
+        tvm_text_add(&m->text, "    copy-tensor %%ta, %%sa, [%u, %u]%s\n", LINES, m->k, pair(m));
     } else if (m->a_in_tensor) {
         tvm_text_add(&m->text, "    store-tensor %%ta, load-shared(%%sa, ");
         put_layout(m, m->k, false);
-        tvm_text_add(&m->text, ")\n    sync\n");
+        tvm_text_add(&m->text, ")\n");
+        put_sync(m);
     }
     if (m->kind->scale) put_scales(m, 'a', LINES), put_scales(m, 'b', m->columns);
 }
@@ -194,6 +209,8 @@ static char *make_text(maker *m) {
     m->turn_a = m->kind->turns && one_in(m, 3);
     m->turn_b = !m->kind->turns || !one_in(m, 3);
     if (!m->turn_b) m->columns = 16U << below(m, 4); /* whole swizzled blocks */
+    m->blocks = one_in(m, 3) ? 2 : 1;
+    if (m->blocks == 2) m->columns = m->turn_b ? (m->columns + 16) / 32 * 32 + 32 : 2 * m->columns;
     m->sums = 1 + below(m, m->columns > 64 ? 2 : 3);
     m->a_in_tensor = !m->turn_a && m->kind->bits >= 8 && !m->kind->of_a && one_in(m, 3);
     put_operands(m);
@@ -202,7 +219,7 @@ static char *make_text(maker *m) {
     if (one_in(m, 2)) {
         for (unsigned s = 0; s < m->sums; s++)
             if (one_in(m, 2)) put_change(m, s);
-        tvm_text_add(&m->text, "    sync\n");
+        put_sync(m);
         for (unsigned s = m->sums; s-- > 0;)
             if (one_in(m, 2)) put_products(m, s, true);
         put_commit(m);
@@ -244,17 +261,30 @@ static uint8_t *scales(maker *m, unsigned rows) {
     return bytes;
 }
 
+/* The code, of all blocks; the arguments are tensors. */
+static void run_code(const tvm_module *module, const tvm_ir_program *program, const tvm_interp_arg *args,
+                     unsigned count, const uint32_t grid[3]) {
+    uint64_t values[5] = {0};
+    tvm_launch_env env = {.grid = {grid[0], grid[1], grid[2]}};
+    for (unsigned i = 0; i < count; i++) values[i] = (uint64_t)(uintptr_t)args[i].data;
+    ptx_machine machine = ptx_load(module->ptx, "k", module->kernels[0].abi.threads);
+    ptx_launch(&machine, module, program, program->kernels, &env, values, values);
+    ck_assert_msg(!machine.fault[0] && !machine.trapped, "%s", machine.fault);
+    ptx_free(&machine);
+}
+
 static void check(maker *m, const char *text, const tvm_ir_program *program) {
-    size_t results = (size_t)m->sums * LINES * m->columns, bytes = 4 * results;
-    uint8_t *a = operand(m, m->kind->a, m->kind->of_a, (size_t)LINES * m->k),
+    size_t results = (size_t)m->blocks * m->sums * LINES * m->columns, bytes = 4 * results;
+    uint8_t *a = operand(m, m->kind->a, m->kind->of_a, (size_t)m->blocks * LINES * m->k),
             *b = operand(m, m->kind->b, m->kind->of_b, (size_t)m->columns * m->k), *want = calloc(1, bytes),
             *found = calloc(1, bytes), *of_a = scales(m, LINES), *of_b = scales(m, m->columns);
     ck_assert(want && found);
+    const uint32_t grid[3] = {m->blocks, 1, 1};
     tvm_interp_arg args[5] = {{.data = a}, {.data = b}, {.data = want}, {.data = of_a}, {.data = of_b}};
-    run_interpreter(program, "k", args, one_block);
+    run_interpreter(program, "k", args, grid);
     tvm_module *module = translate(program, "sm_100a");
     args[2].data = found;
-    run_translated(module, "k", args, m->kind->scale ? 5 : 3, one_block);
+    run_code(module, program, args, m->kind->scale ? 5 : 3, grid);
     if (memcmp(want, found, bytes) != 0) fprintf(stderr, "%s", text);
     compare_tensors("tensor memory", (tvm_dtype){TVM_KIND_UINT, 32, 0, 0}, found, want, results);
     tvm_module_free(module);

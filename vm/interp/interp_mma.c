@@ -377,26 +377,33 @@ static void unpack_spread(const mma_operand *operand, size_t bytes, uint8_t *til
     }
 }
 
-/* The scales of so many rows as mma has them: a's [m, k / block], b's [k / block, n]. */
+/* The scales of some rows of a, or columns of b, of all that the block has, as mma has them: a's [m, k /
+ * block], b's [k / block, n]. */
+typedef struct scale_rows {
+    const interp_block *block;
+    uint32_t first, count, all;
+} scale_rows;
+
 static tvm_status load_scales(interp_context *context, const interp_insn *insn, bool is_a,
-                              const int64_t *start) {
+                              const int64_t *start, const scale_rows *of) {
     const mma_plan *plan = insn->plan;
     const mma_operand *operand = is_a ? &plan->a : &plan->b;
-    const interp_block *block = context->block;
-    uint32_t rows = is_a ? plan->mma.m : plan->mma.n, blocks = plan->mma.k / plan->mma.scaling->block;
-    uint8_t *tile = block->scratch + operand->scale_loaded, *codes = block->scratch + operand->scale_codes;
+    uint8_t *scratch = context->block->scratch, *tile = scratch + operand->scale_loaded,
+            *codes = scratch + operand->scale_codes;
+    uint32_t blocks = plan->mma.k / plan->mma.scaling->block;
     size_t lane = (size_t)operand->scale_tile.tile[1];
-    tvm_interp_move_tile_at(block, &operand->scale_tile, start, true, tile);
-    for (uint32_t row = 0; row < rows; row++)
+    tvm_interp_move_tile_at(of->block, &operand->scale_tile, start, true, tile);
+    for (uint32_t r = 0; r < of->count; r++)
         for (uint32_t i = 0; i < blocks; i++) {
+            uint32_t row = of->first + r;
             const uint8_t *at =
-                tile + row % TVM_TENSOR_SCALE_ROWS * lane + tvm_tensor_scale_place(rows, row, i);
+                tile + row % TVM_TENSOR_SCALE_ROWS * lane + tvm_tensor_scale_place(of->all, row, i);
             for (unsigned q = TVM_TENSOR_SCALE_ROWS; q < TVM_TENSOR_LANES; q += TVM_TENSOR_SCALE_ROWS)
                 if (at[q * lane] != *at)
                     return tvm_interp_fail(
                         context, insn, "scale_%c: the quarters of the lanes differ in number %u of row %u",
                         is_a ? 'a' : 'b', i, row);
-            codes[is_a ? row * blocks + i : i * rows + row] = *at;
+            codes[is_a ? r * blocks + i : i * of->count + r] = *at;
         }
     return TVM_OK;
 }
@@ -424,15 +431,21 @@ static void multiply_part(const interp_context *context, const interp_tensor_wor
     tvm_interp_move_tile_at(of_a, &plan->d_part, target, false, d);
 }
 
+/* Each block has the scales of its own rows of a, and of all columns of b. */
 tvm_status tvm_interp_multiply_tensor(interp_context *context, const interp_tensor_work *work) {
     const mma_plan *plan = work->insn->plan;
+    const tvm_mma *mma = &plan->mma;
     interp_block *blocks[2];
     uint32_t count = tvm_interp_tensor_blocks(context, work->insn, blocks);
     tvm_status status = TVM_OK;
-    if (plan->mma.scaling) status = load_scales(context, work->insn, true, work->scale_a);
-    if (plan->mma.scaling && status == TVM_OK)
-        status = load_scales(context, work->insn, false, work->scale_b);
     for (uint32_t r = 0; r < count && status == TVM_OK; r++)
-        for (uint32_t c = 0; c < count; c++) multiply_part(context, work, blocks[r], blocks[c], c);
+        for (uint32_t c = 0; c < count && status == TVM_OK; c++) {
+            const scale_rows of_a = {blocks[r], 0, mma->m, mma->m},
+                             of_b = {blocks[r], c * mma->n, mma->n, count * mma->n};
+            if (mma->scaling) status = load_scales(context, work->insn, true, work->scale_a, &of_a);
+            if (mma->scaling && status == TVM_OK)
+                status = load_scales(context, work->insn, false, work->scale_b, &of_b);
+            if (status == TVM_OK) multiply_part(context, work, blocks[r], blocks[c], c);
+        }
     return status;
 }
