@@ -229,6 +229,11 @@ static const change mistakes[] = {
      "a descriptor of something else"},
     {"mov.u32 %r11, IDESC;\n", "mov.u32 %r11, 0;\n", "unknown 0 x 0"},
     {"@%p1 tcgen05.mma.cta_group::1", "@%p0 tcgen05.mma.cta_group::1", "by two threads of a warp"},
+    {"tcgen05.commit.cta_group::1", "tcgen05.commit.cta_group::2", "another .cta_group than before"},
+    {"tcgen05.alloc.cta_group::1", "tcgen05.alloc.cta_group::2", "the pair has one block"},
+    {"kind::KIND [%r8], %rd6, %rd7, %r11, %p2;",
+     "kind::mxf8f6f4.block_scale.scale_vec::1X [%r8], %rd6, %rd7, %r11, [%r8], [%r8], %p2;",
+     "a descriptor of something else"},
 };
 
 START_TEST(what_is_not_defined_is_found) {
