@@ -211,7 +211,7 @@ static char *make_text(maker *m) {
     if (!m->turn_b) m->columns = 16U << below(m, 4); /* whole swizzled blocks */
     m->blocks = one_in(m, 3) ? 2 : 1;
     if (m->blocks == 2) m->columns = m->turn_b ? (m->columns + 16) / 32 * 32 + 32 : 2 * m->columns;
-    m->sums = 1 + below(m, m->columns > 64 ? 2 : 3);
+    m->sums = 1 + below(m, m->columns > 128 ? 1 : m->columns > 64 ? 2 : 3); /* of 512 columns */
     m->a_in_tensor = !m->turn_a && m->kind->bits >= 8 && !m->kind->of_a && one_in(m, 3);
     put_operands(m);
     for (unsigned s = 0; s < m->sums; s++) put_products(m, s, false);
