@@ -143,7 +143,7 @@ static const char *check_extents(const finder *f, const tvm_mma *mma) {
 
 static const char *check_matrix(finder *f, const tvm_mma_source *source, bool k_first) {
     tensor_matrix matrix;
-    return tvm_tensor_matrix_find(&f->k, source->tensor, source->tile, k_first, &matrix);
+    return tvm_tensor_matrix_find(&f->k, source->tensor, source->tile, k_first, TVM_TENSOR_STEP, &matrix);
 }
 
 static bool check_product(finder *f, uint32_t at) {
