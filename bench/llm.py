@@ -37,6 +37,7 @@ import transformers
 
 from tilusvm import nn, storage
 from tilusvm.transformers import Decoder
+from tilusvm.transformers._cache import ARGUMENT
 
 RATE = 4.65e12  # bytes a second that an H200 reads
 
@@ -207,7 +208,7 @@ def measure_transformers(shape, options):
                 cache.reset()
                 torch.cuda.synchronize()
                 begin = time.perf_counter()
-                token = model(prompt, past_key_values=cache, logits_to_keep=1).logits.argmax(-1)
+                token = model(prompt, **{ARGUMENT: cache}, logits_to_keep=1).logits.argmax(-1)
                 token[0, 0].item()
                 times.append((time.perf_counter() - begin) * 1000)
             for turn in range(40):
@@ -215,7 +216,7 @@ def measure_transformers(shape, options):
                     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
                     begin.record()
                 position = torch.full((1, 1), options.prompt + turn, device="cuda")
-                logits = step(token, past_key_values=cache, position_ids=position).logits
+                logits = step(token, **{ARGUMENT: cache}, position_ids=position).logits
                 token = logits.argmax(-1).clone()
             end.record()
             end.synchronize()

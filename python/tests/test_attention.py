@@ -14,6 +14,7 @@ from decoder_kit import padded, tiny_model, tokens_of  # noqa: E402
 from torch_kit import close  # noqa: E402
 
 from tilusvm.transformers import PagedCache, _versions, accelerate_  # noqa: E402
+from tilusvm.transformers._cache import ARGUMENT  # noqa: E402
 
 pytestmark = pytest.mark.transformers
 transformers.logging.set_verbosity_error()
@@ -119,7 +120,7 @@ def test_caches_by_name(name, accelerated):
     ids, model = torch.tensor(prompts), model_of("llama", "sdpa" if accelerated else "tilusvm")
     model = accelerate_(model) if accelerated else model
     out = model.generate(ids, cache_implementation=name, return_dict_in_generate=True, output_logits=True, **GREEDY)
-    cache = out.past_key_values
+    cache = out[ARGUMENT]
     assert isinstance(cache, PagedCache) and cache.tokens == 75
     kinds = {"tilusvm_k8v4": ("u8", "u4"), "tilusvm_u8": ("u8", "u8"), "tilusvm_u4": ("u4", "u4")}
     assert (cache.format.k_type, cache.format.v_type) == kinds.get(name, (None, None))
@@ -135,11 +136,22 @@ def test_a_cache_takes_prompts_in_pieces():
         model = model_of("gemma2")
         model = accelerate_(model) if accelerated else model
         cache = PagedCache(model, batch=1, max_tokens=128)
-        close(model(ids[:, :10], past_key_values=cache).logits, exact[:, :10], 2e-2)
-        close(model(ids[:, 10:], past_key_values=cache).logits, exact[:, 10:], 2e-2)
+        close(model(ids[:, :10], **{ARGUMENT: cache}).logits, exact[:, :10], 2e-2)
+        close(model(ids[:, 10:], **{ARGUMENT: cache}).logits, exact[:, 10:], 2e-2)
         cache.crop(-30)
         assert cache.tokens == 60 and cache.lengths.tolist() == [60]
-        close(model(ids[:, 60:70], past_key_values=cache).logits, exact[:, 60:70], 2e-2)
+        close(model(ids[:, 60:70], **{ARGUMENT: cache}).logits, exact[:, 60:70], 2e-2)
+
+
+@pytest.mark.parametrize("accelerated", [False, True])
+def test_generate_goes_on(accelerated):
+    """Behind what the cache holds, which are the first of the ids."""
+    prompts, model = tokens_of(20), model_of("llama")
+    ids, model = torch.tensor(prompts), accelerate_(model) if accelerated else model
+    cache = PagedCache(model, batch=1, max_tokens=64)
+    model(ids[:, :12], **{ARGUMENT: cache})
+    found = model.generate(ids, **{ARGUMENT: cache}, **GREEDY)
+    assert found[:, 20:].tolist() == generated(exact_of("llama"), prompts) and cache.tokens == 25
 
 
 def test_what_a_cache_refuses():

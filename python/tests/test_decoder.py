@@ -11,6 +11,7 @@ from torch_kit import DEVICES  # noqa: E402
 
 from tilusvm.ops import CacheFormat  # noqa: E402
 from tilusvm.transformers import Decoder, Options, PagedCache, accelerate_  # noqa: E402
+from tilusvm.transformers._cache import ARGUMENT  # noqa: E402
 
 pytestmark = pytest.mark.transformers
 transformers.logging.set_verbosity_error()
@@ -110,7 +111,7 @@ def test_where_a_cache_is(device):
     assert cache.table.device == cache.lengths.device == cache.data[0].device == where
     caches = [cache, PagedCache(model.config, 1, 16, page=16)]
     for cache in caches:
-        assert torch.equal(model.generate(ids, max_new_tokens=3, do_sample=False, past_key_values=cache), expected)
+        assert torch.equal(model.generate(ids, max_new_tokens=3, do_sample=False, **{ARGUMENT: cache}), expected)
         assert cache.lengths.device == where and cache.lengths.tolist() == [8] and cache.get_seq_length() == 8
     assert PagedCache(tiny_model(dtype=torch.bfloat16), 1, 16).format.dtype == torch.bfloat16
     late = PagedCache(model.config, 1, 16, page=16)
@@ -122,7 +123,7 @@ def test_where_a_cache_is(device):
         assert PagedCache(model.config, 1, 16).lengths.device.type == "meta"
     elsewhere = PagedCache(model.config, 1, 16, device="meta")
     with pytest.raises(ValueError, match="the PagedCache is on meta, not on"):
-        model(ids, past_key_values=elsewhere)
+        model(ids, **{ARGUMENT: elsewhere})
 
 
 @pytest.mark.parametrize(
@@ -185,9 +186,9 @@ def test_low_bit_caches(type, bits, device):
     ids = padded(tokens_of(14, 14), device)[0]
     exact, cache = tiny_model(device=device, dtype=torch.float32), Quantizing()
     plain = exact(ids).logits[:, -1]
-    exact(ids[:, :-1], past_key_values=cache)
+    exact(ids[:, :-1], **{ARGUMENT: cache})
     cache.now = True
-    expected = exact(ids[:, -1:], past_key_values=cache).logits[:, -1]
+    expected = exact(ids[:, -1:], **{ARGUMENT: cache}).logits[:, -1]
     decoder = Decoder(tiny_model(device=device), 2, 32, page=32, cache=type, zeros=bits is not None)
     decoder.forward(ids[:, :-1])
     logits = decoder.forward(ids[:, -1:])

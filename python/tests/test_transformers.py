@@ -9,6 +9,7 @@ pytest.importorskip("torch", reason="torch cannot be imported")
 from tilusvm import nn  # noqa: E402
 from tilusvm.quantize import quantize_  # noqa: E402
 from tilusvm.transformers import Decoder, Options, PagedCache, TilusConfig, accelerate_  # noqa: E402
+from tilusvm.transformers._cache import ARGUMENT  # noqa: E402
 
 pytestmark = pytest.mark.transformers
 transformers.logging.set_verbosity_error()
@@ -152,7 +153,7 @@ def test_accelerated_models(family, device):
     assert (model(ids, use_cache=False).logits - expected).abs().max() < tolerance
     assert (model(ids, attention_mask=mask).logits - padded)[mask.bool()].abs().max() < tolerance
     cache = PagedCache(model.config, 2, 64, page=16, device=device)
-    for words in ({}, {"past_key_values": cache}, {"cache_implementation": "static"}):
+    for words in ({}, {ARGUMENT: cache}, {"cache_implementation": "static"}):
         ours = model.generate(ids, max_new_tokens=5, do_sample=False, **words)
         same_until_a_tie(model, ours, theirs, 19)
     assert cache.get_seq_length() == 19 + 4 and cache.lengths.tolist() == [23, 23]
@@ -171,7 +172,7 @@ def test_what_is_refused():
     mask = torch.ones_like(ids)
     mask[0, 0] = 0
     with pytest.raises(ValueError, match="padding"):
-        model(ids, attention_mask=mask, past_key_values=cache)
+        model(ids, attention_mask=mask, **{ARGUMENT: cache})
     with pytest.raises(ValueError, match="holds 32 tokens"):
         PagedCache(model.config, 2, 32, page=16, device="cpu").advance(33)
     other = transformers.AutoModelForCausalLM.from_config(
@@ -185,8 +186,8 @@ def test_what_is_refused():
         (lambda: decoder.generate("text", 2), "ids must be a tensor"),
         (lambda: decoder.generate(ids[:1].float(), 2), "ids must be torch.int64"),
         (lambda: decoder.generate(ids[:1], 15), "holds 32 tokens of a sequence, not 33"),
-        (lambda: model(ids[:1], past_key_values=fresh()), "for a batch of 2, not 1"),
-        (lambda: model(ids, past_key_values=fresh(dtype=torch.bfloat16)), "for torch.bfloat16, not torch.float16"),
+        (lambda: model(ids[:1], **{ARGUMENT: fresh()}), "for a batch of 2, not 1"),
+        (lambda: model(ids, **{ARGUMENT: fresh(dtype=torch.bfloat16)}), "for torch.bfloat16, not torch.float16"),
         (lambda: fresh(page=10), "page must be one of 16, 32, 64, 128"),
         (lambda: PagedCache(model.config, 0, 32), "batch must be a number from 1"),
     ]:

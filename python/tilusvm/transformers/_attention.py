@@ -16,7 +16,7 @@ import warnings
 
 import torch
 from transformers import masking_utils
-from transformers.generation.continuous_batching import ContinuousBatchingManager
+from transformers.generation.continuous_batching import ContinuousBatchingManager, PagedAttentionCache
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
@@ -24,7 +24,7 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from .._attention import HEADS, with_sinks
 from .._registry import HALVES
 from ..ops import attention, attention_decode
-from ._cache import PAGES
+from ._cache import ARGUMENT, PAGES
 
 __all__ = ["NAME", "attend_cached", "attention_forward", "is_named", "register"]
 
@@ -257,7 +257,7 @@ def _pages(cache, layer):
 
 def _updated(cache, layer, key, value, words, pages):
     """The new keys and values go into the cache; with pages it is not read here."""
-    read = words["read_index"]
+    read, words["cache"] = words["read_index"], cache
     if pages is not None:
         words["read_index"] = [each[:0] for each in read]
     try:
@@ -292,6 +292,19 @@ def _knows(switch):
     return switch_to_cb_friendly_attn
 
 
+def _defers(update):
+    """PagedAttentionCache.update, as layers call it before their attention: that of this package finds the cache among
+    its words, and updates it without reading what is there."""
+
+    def layers_update(self, key_states, value_states, layer_idx, kwargs):
+        if not is_named(self.config) or "cache" in kwargs:
+            return update(self, key_states, value_states, layer_idx, kwargs)
+        kwargs["cache"] = self
+        return key_states, value_states
+
+    return layers_update
+
+
 def register() -> None:
     """Makes `tilusvm` known as an attention, and what it is called with pages: transformers 5.4 says `paged|` before
     it."""
@@ -301,3 +314,5 @@ def register() -> None:
     own = getattr(ContinuousBatchingManager, "switch_to_cb_friendly_attn", None)
     if own is not None and own.__module__ != __name__:
         ContinuousBatchingManager.switch_to_cb_friendly_attn = _knows(own)
+    if ARGUMENT == "cache" and PagedAttentionCache.update.__module__ != __name__:
+        PagedAttentionCache.update = _defers(PagedAttentionCache.update)

@@ -4,6 +4,7 @@ its names for generate."""
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import itertools
 
 import torch
@@ -14,8 +15,13 @@ from .._registry import HALVES
 from ..engines.cache import types_of
 from ..ops import CacheFormat, kv_append, qkv_append
 
-__all__ = ["NAMES", "PAGES", "PagedCache", "register"]
+__all__ = ["ARGUMENT", "NAMES", "PAGES", "PagedCache", "register"]
 
+#: What models call the cache that they are given. Before transformers 5.24 it is past_key_values, and `cache` the pages
+#: of continuous batching, which the function of attention updates; since then `cache` is either, and layers update it.
+ARGUMENT = "past_key_values"
+if "cache" in inspect.signature(GenerationMixin.prepare_inputs_for_generation).parameters:
+    ARGUMENT = "cache"
 
 PAGES = (16, 32, 64, 128)
 
@@ -28,7 +34,7 @@ NAMES = {
 
 class PagedCache(Cache):
     """Keys and values of `batch` sequences of at most max_tokens, in pages:
-    model.generate(past_key_values=PagedCache(...)).
+    model.generate(cache=PagedCache(...)), past_key_values=PagedCache(...) before transformers 5.24.
 
     config: of a model, or the model. type: None keeps keys and values as they are, "f8_e4m3", "u4" or another
     low-precision type quantizes them as they come, a scale to a head and token; "u8,u4" and "k8v4" are of keys and of
@@ -176,6 +182,11 @@ class PagedCache(Cache):
     def get_mask_sizes(self, query_length, layer_idx: int = 0) -> tuple[int, int]:
         return self.tokens + (query_length if isinstance(query_length, int) else query_length.shape[0]), 0
 
+    @property
+    def is_linear(self) -> list[bool]:
+        """Of each layer, is it of linear attention: transformers takes no layers for those alone."""
+        return [False] * len(self._heads)
+
     def get_max_cache_shape(self, layer_idx: int = 0) -> int:
         return self.max_tokens
 
@@ -230,12 +241,12 @@ def _prepared(prepare):
         self, generation_config, model_kwargs, generation_mode, batch_size, max_cache_length, *rest,
     ):  # fmt: skip
         name = generation_config.cache_implementation
-        if name not in NAMES or model_kwargs.get("past_key_values") is not None or not generation_config.use_cache:
+        if name not in NAMES or model_kwargs.get(ARGUMENT) is not None or not generation_config.use_cache:
             return prepare(self, generation_config, model_kwargs, generation_mode, batch_size, max_cache_length, *rest)
         if (generation_config.num_beams or 1) > 1:
             raise ValueError(f"cache_implementation={name!r} follows no beams: num_beams=1")
         batch = batch_size * (generation_config.num_return_sequences or 1)
-        model_kwargs["past_key_values"] = PagedCache(
+        model_kwargs[ARGUMENT] = PagedCache(
             self, batch, max_cache_length, type=NAMES[name], kv_heads=kv_heads_of(self)
         )
         return None

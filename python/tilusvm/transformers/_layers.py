@@ -13,7 +13,7 @@ from .._attention import HEADS, with_sinks
 from ..ops import attention
 from ._attention import NAME, attend_cached
 from ._block import Block, GatedUnit, Norm, Options, check_layers, text_config
-from ._cache import PagedCache
+from ._cache import ARGUMENT, PagedCache
 from ._decoder import Context
 from ._linear import take_mixer
 from ._parts import TESTED, Report, Unknown, angles, compare, norm_kind, once, unit_of
@@ -55,10 +55,11 @@ class Layer(Block):
 
     def forward(
         self, hidden_states, attention_mask=None, position_ids=None, past_key_values=None, use_cache=False,
-        position_embeddings=None, **kwargs,
+        position_embeddings=None, cache=None, **kwargs,
     ):  # fmt: skip
         batch, new, _ = hidden_states.shape
-        shared, cache, device = self._shared[0], past_key_values, hidden_states.device
+        cache = past_key_values if cache is None else cache
+        shared, device = self._shared[0], hidden_states.device
         table = shared.table(position_embeddings)
         positions = torch.arange(table.shape[0], dtype=torch.int32, device=device)
         if table.shape[0] != batch * new:
@@ -88,6 +89,10 @@ class Layer(Block):
         fresh = "cu_seq_lens_q" not in words and (cache is None or cache.get_seq_length(self.index) == 0)
         if isinstance(cache, Cache):
             k4, v4 = cache.update(k4, v4, self.index)
+        elif cache is not None and ARGUMENT == "cache":  # pages of continuous batching
+            k4, v4 = cache.update(k4, v4, self.index, kwargs=words)
+        elif cache is not None:
+            words["cache"] = cache
         if fresh and self._shared[0].plain and self.options.attention:
             out, lse = attention(
                 q, k, v, context.starts, context.starts, longest=new, scale=self.scale,
@@ -103,14 +108,14 @@ class Layer(Block):
 
 def _before_call(shared):
     def hook(module, args, kwargs):
-        mask, cache = kwargs.get("attention_mask"), kwargs.get("past_key_values")
+        mask, caches = kwargs.get("attention_mask"), [kwargs.get(name) for name in ("cache", "past_key_values")]
         if isinstance(mask, torch.Tensor) and mask.dim() == 2:
             shared.plain = bool(mask.all())
             if shared.plain:
                 kwargs["attention_mask"] = None
         else:
             shared.plain = mask is None
-        if isinstance(cache, PagedCache) and not shared.plain:
+        if not shared.plain and any(isinstance(cache, PagedCache) for cache in caches):
             raise ValueError("a PagedCache has no padding: all of attention_mask is to be 1")
         return args, kwargs
 

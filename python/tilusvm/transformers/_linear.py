@@ -18,14 +18,15 @@ __all__ = ["take_mixer"]
 class _Mixer:
     """What both have in common."""
 
-    def forward(self, hidden_states, cache_params=None, attention_mask=None, **words):
-        if not self._serves(hidden_states, cache_params, attention_mask, words):
-            return super().forward(hidden_states, cache_params, attention_mask, **words)
+    def forward(self, hidden_states, cache=None, attention_mask=None, cache_params=None, **words):
+        cache = cache_params if cache is None else cache  # before transformers 5.24
+        if not self._serves(hidden_states, cache, attention_mask, words):
+            return super().forward(hidden_states, cache, attention_mask, **words)
         batch, new, _ = hidden_states.shape
         device = hidden_states.device
         starts = torch.arange(batch + 1, dtype=torch.int32, device=device) * new
         slots = torch.arange(batch, dtype=torch.int32, device=device)
-        return self._mixed(hidden_states, cache_params, starts, slots).to(hidden_states.dtype)
+        return self._mixed(hidden_states, cache, starts, slots).to(hidden_states.dtype)
 
     def _serves(self, x, cache, mask, words):
         caches = ("get_conv_state", "get_recurrent_state", "update_conv_state", "update_recurrent_state")

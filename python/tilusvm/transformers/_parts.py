@@ -311,8 +311,7 @@ def compare(layer, block, config, rotary, hidden, dtype, device) -> str | None:
         seen = seen & (at > at[:, None] - window)
     mask = torch.zeros(1, 1, tokens, tokens, dtype=dtype, device=device).masked_fill(~seen, torch.finfo(dtype).min)
     words = {
-        "attention_mask": mask, "position_ids": at[None], "past_key_values": None,
-        "position_embeddings": angles(rotary, x, layer.self_attn),
+        "attention_mask": mask, "position_ids": at[None], "position_embeddings": angles(rotary, x, layer.self_attn),
     }  # fmt: skip
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

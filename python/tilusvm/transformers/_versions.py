@@ -6,7 +6,7 @@ import re
 import warnings
 
 #: The first and the last that the tests run with, and all between.
-TESTED = ("5.4.0", "5.23.0")
+TESTED = ("5.4.0", "5.24.0")
 
 
 def _numbers(version):
