@@ -113,6 +113,23 @@ def test_continuous_batching_of_an_accelerated_model(family, attention):
     assert batched(model, prompts, max_batch_tokens=16) == generated(exact_of(family), prompts)
 
 
+@pytest.mark.skipif(not NEWEST, reason="needs the last version of transformers that is tested")
+@pytest.mark.parametrize("accelerated", [False, True])
+def test_pages_are_read_where_they_lie(monkeypatch, accelerated):
+    """Behind the first tokens of a prompt no keys are gathered from continuous batching's cache."""
+    read, model = [], model_of("llama")
+    allocator = transformers.generation.continuous_batching.cache.FullAttentionCacheAllocator
+    update = allocator.update
+
+    def watched(self, key_states, value_states, layer_idx, read_index, write_index):
+        read.append(read_index.numel())
+        return update(self, key_states, value_states, layer_idx, read_index, write_index)
+
+    monkeypatch.setattr(allocator, "update", watched)
+    batched(accelerate_(model) if accelerated else model, tokens_of(5, 40, 13), max_batch_tokens=16)
+    assert read and not any(read)
+
+
 @pytest.mark.parametrize("accelerated", [False, True])
 @pytest.mark.parametrize("name", ["tilusvm", "tilusvm_u8", "tilusvm_k8v4", "tilusvm_u4"])
 def test_caches_by_name(name, accelerated):
