@@ -155,8 +155,9 @@ def test_a_cache_takes_prompts_in_pieces():
         cache = PagedCache(model, batch=1, max_tokens=128)
         close(model(ids[:, :10], **{ARGUMENT: cache}).logits, exact[:, :10], 2e-2)
         close(model(ids[:, 10:], **{ARGUMENT: cache}).logits, exact[:, 10:], 2e-2)
-        cache.crop(-30)
-        assert cache.tokens == 60 and cache.lengths.tolist() == [60]
+        for removed in (30, 0):
+            cache.crop(-removed)
+            assert cache.tokens == 60 and cache.lengths.tolist() == [60]
         close(model(ids[:, 60:70], **{ARGUMENT: cache}).logits, exact[:, 60:70], 2e-2)
 
 
@@ -169,6 +170,15 @@ def test_generate_goes_on(accelerated):
     model(ids[:, :12], **{ARGUMENT: cache})
     found = model.generate(ids, **{ARGUMENT: cache}, **GREEDY)
     assert found[:, 20:].tolist() == generated(exact_of("llama"), prompts) and cache.tokens == 25
+
+
+def test_assisted_generation():
+    """What the prompt drafts is taken back where the model does not choose it."""
+    prompts = [tokens_of(6)[0] * 3]
+    words, model = {**GREEDY, "eos_token_id": -1, "prompt_lookup_num_tokens": 3}, model_of("llama")
+    cache = PagedCache(model, batch=1, max_tokens=64)
+    found = model.generate(torch.tensor(prompts), **{ARGUMENT: cache}, **words)
+    assert found[:, 18:].tolist() == generated(exact_of("llama"), prompts) and cache.tokens == 23
 
 
 def test_what_a_cache_refuses():

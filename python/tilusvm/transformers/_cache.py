@@ -216,8 +216,8 @@ class PagedCache(Cache):
         return key_states, value_states
 
     def crop(self, max_length: int) -> None:
-        """Each sequence keeps its first tokens, so many, or with a negative number all but so many."""
-        kept = max_length if max_length >= 0 else max(self.tokens + max_length, 0)
+        """Each sequence keeps its first tokens, so many, or with a number of 0 or less all but so many."""
+        kept = max_length if max_length > 0 else max(self.tokens + max_length, 0)
         if kept < self.tokens:
             self.rewind([min(length, kept) for length in self.lengths.tolist()])
 
@@ -246,9 +246,7 @@ def _prepared(prepare):
         if (generation_config.num_beams or 1) > 1:
             raise ValueError(f"cache_implementation={name!r} follows no beams: num_beams=1")
         batch = batch_size * (generation_config.num_return_sequences or 1)
-        model_kwargs[ARGUMENT] = PagedCache(
-            self, batch, max_cache_length, type=NAMES[name], kv_heads=kv_heads_of(self)
-        )
+        model_kwargs[ARGUMENT] = PagedCache(self, batch, max_cache_length, type=NAMES[name], kv_heads=kv_heads_of(self))
         return None
 
     return _prepare_cache_for_generation
