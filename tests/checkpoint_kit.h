@@ -127,7 +127,7 @@ static inline double kit_number(const kit_result *read, const tvm_safetensor *te
 typedef struct kit_layer {
     const kit_result *read;
     const tvm_safetensor *packed, *scales, *zeros, *order, *multiplier;
-    tvm_dtype type;
+    tvm_dtype type, scale;
     const double *table; /* of what its codes mean; NULL: they are numbers */
     uint64_t group, k, n;
 } kit_layer;
@@ -162,6 +162,10 @@ static inline kit_layer kit_open_layer(const kit_result *read, const char *name)
     layer.order = kit_find(read, name, ".order");
     layer.multiplier = kit_find(read, name, ".multiplier");
     ck_assert(layer.packed && layer.scales);
+    kit_member(json, "scale", value);
+    ck_assert(tvm_dtype_parse(value, strlen(value), &layer.scale));
+    bool is_power = tvm_dtype_same(layer.scale, TVM_E8M0); /* which is U8 in the file */
+    ck_assert(tvm_dtype_same(layer.scales->type, is_power ? TVM_U(8) : layer.scale));
     layer.k = layer.packed->shape[layer.packed->rank - 2];
     layer.n = layer.scales->shape[layer.scales->rank - 1];
     kit_member(json, "zero", value);
@@ -182,7 +186,8 @@ static inline double kit_weight(const kit_layer *layer, uint64_t index, uint64_t
                   : layer->type.kind == TVM_KIND_UINT ? (double)(1u << (layer->type.bits - 1))
                                                       : 0;
     double level = layer->table ? layer->table[code] : tvm_decode(layer->type, code) - zero;
-    double value = level * kit_number(read, layer->scales, at);
+    uint64_t scale = tvm_container_get(layer->scale, read->bytes + layer->scales->offset, at);
+    double value = level * tvm_decode(layer->scale, scale);
     *input = layer->order ? (uint64_t)kit_number(read, layer->order, i) : i;
     return value * (layer->multiplier ? kit_number(read, layer->multiplier, 0) : 1);
 }

@@ -221,6 +221,7 @@ START_TEST(mxfp4) {
     kit_result read = kit_read(in_folder("out"));
     kit_layer layer = kit_open_layer(&read, "a.experts.up");
     ck_assert_uint_eq(layer.packed->rank, 3);
+    ck_assert(tvm_dtype_same(layer.scale, TVM_E8M0));
     ck_assert_ptr_nonnull(kit_find(&read, "a.experts.up_bias", ""));
     ck_assert_ptr_null(kit_find(&read, "a.experts.up_scales", ""));
     for (uint64_t e = 0; e < STACK; e++) {
@@ -255,6 +256,9 @@ START_TEST(nvfp4) {
     kit_write(&file, in_folder("m.safetensors"));
     import_well("m.safetensors", "out", "auto");
     compare_file("out", "x", false, false, 1e-15);
+    kit_result read = kit_read(in_folder("out"));
+    ck_assert(tvm_dtype_same(kit_open_layer(&read, "x").scale, TVM_FLOAT(8, 4, 3)));
+    kit_free(&read);
 }
 END_TEST
 

@@ -10,6 +10,7 @@ from ._torch import torch
 
 from . import _backward as gradients
 from . import ops
+from ._narrow import widened
 from ._registry import library
 
 
@@ -184,7 +185,7 @@ def _lowbit_backward(ctx, y_grad):
     packed, scales, zeros, multiplier = ctx.saved_tensors
     found = {}
     if ctx.needs_input_grad[4]:
-        found["bias"] = y_grad.flatten(0, -2).sum(0, dtype=torch.float32).to(scales.dtype)
+        found["bias"] = y_grad.flatten(0, -2).sum(0, dtype=torch.float32).to(ctx.dtype)
     if ctx.needs_input_grad[0]:
         y_grad = y_grad if multiplier is None else y_grad * multiplier
         found["x"] = lowbit_product(_dense(y_grad.to(ctx.dtype)), packed, scales, zeros, ctx.type, ctx.group)
@@ -193,7 +194,7 @@ def _lowbit_backward(ctx, y_grad):
 
 def lowbit_product(y, packed, scales, zeros, type, group):
     """y @ W^T for packed weights W [k, n], a run of rows of W at a time as floats."""
-    each, n = ops.group_rows(group), scales.shape[1]
+    each, n, scales = ops.group_rows(group), scales.shape[1], widened(scales, y.dtype)
     k = packed.shape[1] * each
     step = max(_CHUNK // max(n, 1) // each, 1) * each
     parts = []

@@ -5,7 +5,8 @@ from __future__ import annotations
 from ._torch import torch
 
 from ._formats import format_of
-from ._registry import HALVES, need, operator
+from ._narrow import NARROW, activations_of, check_scales
+from ._registry import need, operator
 
 #: Rows up to which such a product takes no longer than a plain one; more are right, too.
 FEW_ROWS = 16
@@ -15,23 +16,22 @@ GATES = ("silu", "gelu", "gelu_tanh", "clamped")  #: as matmul_lowbit has them
 #: As LOWBIT of ops, without what goes with no fused product.
 _FUSED = {
     "names": {"a": "x", "p": "packed", "s": "scales", "z": "zeros", "factor": "multiplier"},
-    "constants": lambda type: format_of(type).consts, "ATYPE": ("scales", HALVES), "GROUP": "group", "ZEROS": "zeros",
-    "BIAS": "bias", "FACTOR": "multiplier", "EARLY": "early",
+    "constants": lambda type: format_of(type).consts, "ATYPE": activations_of,
+    "STYPE": lambda scales: NARROW.get(scales.dtype), "GROUP": "group", "ZEROS": "zeros", "BIAS": "bias",
+    "FACTOR": "multiplier", "EARLY": "early",
 }  # fmt: skip
 
 
 def _check(op, x, packed, scales, zeros, type, group):
     from .ops import check_group, check_zeros, group_rows
 
-    check_group(f"{op}: ", type, group, scales.dtype)
     need(op, "scales", scales, dim=2)
+    check_group(f"{op}: ", type, group, check_scales(op, x, scales))
     need(op, "packed", packed, dim=3)
     need(op, "x", x, dim=2)
     k = packed.shape[1] * group_rows(group)
     if x.shape[1] != k:
         raise ValueError(f"{op}: x must have {k} columns, as the weights have rows, not {x.shape[1]}")
-    if scales.shape[1] % 8:
-        raise ValueError(f"{op}: scales must have a multiple of 8 columns, not {scales.shape[1]}")
     check_zeros(op, type, zeros)
 
 

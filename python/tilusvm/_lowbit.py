@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import warnings
 
+from ._narrow import NARROW, kept
+from ._registry import HALVES
 from ._torch import torch
 
 
@@ -11,22 +13,39 @@ class LowBit(torch.nn.Module):
     """What has weights of a low-precision type: buffers packed, scales, zeros, bias, order, multiplier."""
 
     waiting = False  #: while a file is read, whose tensors are not those of the layer yet
+    _activations: torch.dtype | None = None  # beside scales of 8 bits
 
     @property
     def dtype(self) -> torch.dtype:
-        return self.scales.dtype
+        return self._activations or self.scales.dtype
+
+    @property
+    def scale_dtype(self) -> torch.dtype | None:
+        """Of scales of 8 bits, float8_e4m3fn or uint8; None of those of the activations' type."""
+        return None if self._activations is None else self.scales.dtype
 
     @property
     def device(self) -> torch.device:
         return self.packed.device
 
     def _apply(self, fn, recurse=True):
-        """half() and the like are for what multiplies activations, not for the multiplier, which f16 may not hold."""
-        multiplier = self.multiplier
+        """half() and the like are for what multiplies activations, not for the multiplier, which f16 may not hold, nor
+        for scales of 8 bits, where the program multiplies by them beside such activations."""
+        multiplier, scales = self.multiplier, self.scales
         super()._apply(fn, recurse)
         if multiplier is not None and self.multiplier.dtype != multiplier.dtype:
             self.multiplier = multiplier.to(self.multiplier.device)
+        if self._activations is not None:
+            dtype = fn(torch.empty(0, dtype=self._activations)).dtype
+            same = self.scales.dtype == scales.dtype
+            scales = self.scales if same else scales.to(self.scales.device)
+            self._set_scales(scales, dtype if dtype in HALVES else self._activations)
         return self
+
+    def _set_scales(self, scales, dtype):
+        """Scales of any type, for activations of dtype: those of 8 bits as _narrow.kept has them."""
+        self.scales = kept(scales, scales.shape[-1], dtype)
+        self._activations = dtype if self.scales.dtype in NARROW else None
 
     def true_bias(self, bias: torch.Tensor) -> torch.Tensor:
         """A bias of a file, which once was filled up as the weights are, without what it was filled up with."""
@@ -39,7 +58,8 @@ class LowBit(torch.nn.Module):
 
     def _kind(self):
         """What the tensors do not say: types of one width have tensors of one shape."""
-        return {"type": self.type, "group": self.group, "zeros": self.zeros is not None}
+        scales = {} if self.scale_dtype is None else {"scales": NARROW[self.scale_dtype]}
+        return {"type": self.type, "group": self.group, "zeros": self.zeros is not None, **scales}
 
     def _save_to_state_dict(self, destination, prefix, keep_vars):
         super()._save_to_state_dict(destination, prefix, keep_vars)
@@ -68,4 +88,5 @@ def _told(kind):
     size = f"groups of {kind['group']}" if kind["group"] else "one group"
     activations = f" for activations of {kind['activations']}" if kind.get("activations") else ""
     static = " with one scale" if kind.get("static") else ""
-    return f"{kind['type']} in {size}{' with zero points' if kind['zeros'] else ''}{activations}{static}"
+    scales = f" with scales of {kind['scales']}" if kind.get("scales") else ""
+    return f"{kind['type']} in {size}{' with zero points' if kind['zeros'] else ''}{scales}{activations}{static}"

@@ -13,20 +13,22 @@ from typing import Any
 from . import UnsupportedError
 from ._formats import format_of
 from ._torch import torch
+from ._narrow import bytes_of, half_of
 from .experts import Experts
 from .nn import Linear
 
 __all__ = ["ImportedLayer", "layers_of"]
 
 _GROUPS = (128, 64, 32, 16)  # of the programs
-_SCALES = {"f16": torch.float16, "bf16": torch.bfloat16}
+_SCALES = {"f16": torch.float16, "bf16": torch.bfloat16, "f8_e4m3": torch.float8_e4m3fn, "e8m0": torch.uint8}
 
 
 class ImportedLayer:
     """What the metadata of a file say of one layer, whose tensors are name.packed, name.scales, ...
 
     in_features, out_features, type; experts: how many matrices it is a stack of, or None; group: that of nn.Linear;
-    spread: how many of its groups share a scale of the file's; dtype: of the scales. UnsupportedError where no program
+    spread: how many of its groups share a scale of the file's; scales: their type, of e8m0 uint8; dtype: that of
+    activations, which is theirs, beside scales of 8 bits the halves that hold them. UnsupportedError where no program
     multiplies such weights, ValueError where the description is damaged.
     """
 
@@ -37,7 +39,8 @@ class ImportedLayer:
             shape = [int(extent) for extent in said["shape"].split(",")]
             size, kind, packing = int(said["group"]), said["type"], said.get("packing", "rows")
             self.type = format_of(kind).name
-            self.zeros, self.dtype = said["zero"] == "per-group", _SCALES[said["scale"]]
+            self.zeros, self.scales = said["zero"] == "per-group", _SCALES[said["scale"]]
+            self.dtype = half_of(self.scales)
             *stack, self.in_features, self.out_features = shape
             if len(stack) > 1 or min(shape) <= 0 or size <= 0 or self.in_features % size:
                 raise ValueError(f"groups of {size} in the shape {shape}")
@@ -85,15 +88,16 @@ class ImportedLayer:
         return Experts.collect(map(self.linear, parts), self.experts)
 
     @torch.no_grad()
-    def linear(self, tensors: Mapping[str, torch.Tensor]) -> Linear:
-        """The nn.Linear of the tensors of one matrix."""
+    def linear(self, tensors: Mapping[str, torch.Tensor], dtype: torch.dtype | None = None) -> Linear:
+        """The nn.Linear of the tensors of one matrix. dtype: of activations beside scales of e4m3, which both halves
+        hold; None: float16."""
         fmt = format_of(self.type)
         groups = self.in_features // (self.group or self.in_features) // self.spread
-        halves = [[groups, self.out_features], [self.dtype]]
+        extents = [groups, self.out_features]
         wanted = {
             "packed": [[self.in_features, fmt.row_bytes(self.out_features)], [torch.uint8]],
-            "scales": halves,
-            "zeros": halves if self.zeros else None,
+            "scales": [extents, [self.scales]],
+            "zeros": [extents, [self.dtype]] if self.zeros else None,
             "bias": [[self.out_features], None],
             "order": [[self.in_features], [torch.int32]],
             "multiplier": [[1], [torch.float32]],
@@ -108,7 +112,9 @@ class ImportedLayer:
         order = tensors.get("order")
         if order is not None and not torch.equal(order.sort().values, torch.arange(len(order)).to(order)):
             raise self._damaged("order is no permutation of the inputs")
-        scales, multiplier = _folded(tensors["scales"], tensors.get("multiplier"))
+        scales, multiplier = tensors["scales"], tensors.get("multiplier")
+        if scales.dtype == self.dtype:
+            scales, multiplier = _folded(scales, multiplier)
         return Linear.from_strings(
             tensors["packed"],
             self._spread(scales),
@@ -120,10 +126,11 @@ class ImportedLayer:
             out_features=self.out_features,
             order=order,
             multiplier=multiplier,
+            dtype=dtype if self.scales == torch.float8_e4m3fn else None,
         )
 
     def _spread(self, tensor):
-        return tensor if self.spread == 1 else tensor.repeat_interleave(self.spread, 0)
+        return tensor if self.spread == 1 else bytes_of(tensor).repeat_interleave(self.spread, 0).view(tensor.dtype)
 
 
 def _part(name, tensor):

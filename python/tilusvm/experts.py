@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from ._torch import torch
 
 from ._formats import format_of
+from ._narrow import check_scales, widened
 from ._registry import need, need_tensor, operator
 from ._route import Routes, bucket
 from ._router import give_routers
@@ -63,7 +64,8 @@ MOST_EXPERTS = 512  #: as the program has room for their offsets
 
 def _check(op, x, offsets, packed, scales, zeros, type, group, out_dtype):
     need(op, "scales", scales, dim=3)
-    check_group(f"{op}: ", type, group, scales.dtype)
+    dtype = check_scales(op, x, scales)
+    check_group(f"{op}: ", type, group, dtype)
     need(op, "x", x, dim=2)
     need(op, "packed", packed, dim=4)
     k = packed.shape[2] * group_rows(group)
@@ -72,10 +74,8 @@ def _check(op, x, offsets, packed, scales, zeros, type, group, out_dtype):
     if not 1 <= packed.shape[0] <= MOST_EXPERTS:
         raise ValueError(f"{op}: packed must be of 1 to {MOST_EXPERTS} experts, not {packed.shape[0]}")
     need(op, "offsets", offsets, dtype=torch.int32, shape=(packed.shape[0] + 1,))
-    if scales.shape[2] % 8:
-        raise ValueError(f"{op}: scales must have a multiple of 8 columns, not {scales.shape[2]}")
     check_zeros(op, type, zeros)
-    check_out(op, scales, out_dtype)
+    check_out(op, dtype, out_dtype)
 
 
 GATES = ("silu", "gelu", "gelu_tanh", "clamped")  #: as matmul_lowbit has them
@@ -107,8 +107,8 @@ def matmul_experts(
 class Experts(LowBit):
     """`experts` linear layers of one shape and type, nn.Linear without a gradient: y[i] = x[i] W[expert of i]^T + bias.
 
-    The arguments and buffers are those of nn.Linear, the buffers with a first dimension of experts: packed, scales,
-    zeros, bias, order, multiplier.
+    The arguments, but for scale_dtype, and the buffers are those of nn.Linear, the buffers with a first dimension of
+    experts: packed, scales, zeros, bias, order, multiplier. Scales are halves: those of 8 bits become so.
     """
 
     has_turns = False  #: are outputs 2j and 2j + 1 a gate and what it gates?
@@ -121,8 +121,9 @@ class Experts(LowBit):
         if not isinstance(experts, int) or not 1 <= experts <= MOST_EXPERTS:
             raise ValueError(f"Experts: experts must be a number from 1 to {MOST_EXPERTS}, not {experts!r}")
         one = Linear(in_features, out_features, bias, device="meta", **options)
-        if one.batch_invariant:
-            raise ValueError("Experts: batch_invariant is for nn.Linear alone")
+        for name, given in (("batch_invariant", one.batch_invariant), ("scale_dtype", one.scale_dtype)):
+            if given:
+                raise ValueError(f"Experts: {name} is for nn.Linear alone")
         self.experts, self.in_features, self.out_features = experts, in_features, out_features
         self.type, self.group, self._whole = one.type, one.group, one._whole
         for name, tensor in one._buffers.items():
@@ -160,7 +161,7 @@ class Experts(LowBit):
                 if getattr(layer, name) != getattr(made, name):
                     raise ValueError(f"{name} of expert {i} is {getattr(layer, name)}, not {getattr(made, name)}")
             for name, value in layer._buffers.items():
-                made._set(name, i, value)
+                made._set(name, i, widened(value, layer.dtype) if name == "scales" else value)
         if made is None or i != count - 1:
             raise ValueError(f"there must be {count} layers, one at least")
         return made

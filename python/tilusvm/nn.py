@@ -10,7 +10,8 @@ from . import ops, quantize
 from ._formats import bits_of_codes, format_of
 from ._lowbit import LowBit as LowBit
 from ._modules import matrix_of
-from ._registry import HALVES, need, need_tensor, plain
+from ._narrow import COLUMNS, NARROW, bytes_of, half_of, kept
+from ._registry import HALVES, need, need_choice, need_tensor, plain
 from .nn8 import Linear8
 
 __all__ = ["Linear", "Linear8"]
@@ -26,6 +27,15 @@ def _eight(op, batch_invariant):
 def filled(bias, n):
     """A bias as the operators take it, of the n columns of the packed weights."""
     return bias if bias is None or bias.shape[-1] == n else torch.nn.functional.pad(bias, (0, n - bias.shape[-1]))
+
+
+def _scales_of(scales, columns, dtype):
+    """Scales as a layer of so many columns of packed weights has them, and the type of its activations."""
+    need_tensor("Linear", "scales", scales)
+    if dtype is not None:
+        need_choice("Linear", "dtype", dtype, HALVES)
+    found = kept(scales, columns, dtype)
+    return found, found.dtype if found.dtype not in NARROW else dtype or half_of(found.dtype)
 
 
 class Linear(LowBit):
@@ -49,6 +59,10 @@ class Linear(LowBit):
     (int32 [in_features], or None), multiplier (float32 [1], or None). Gradients go to x, and to a bias that asks for
     one.
 
+    scale_dtype: that of scales, where it is not dtype: torch.float8_e4m3fn (NVFP4: type f4_e2m1, group 16, multiplier),
+    or torch.uint8, the bits of e8m0 (MXFP4: f4_e2m1, group 32; dtype bfloat16). The weights take 4.5 and 4.25 bits
+    then. out_features, filled up to a multiple of 8, must be one of 16.
+
     state_dict() has the buffers, and in its _metadata, beside torch's own, the type, the group and whether there are
     zero points: load_state_dict refuses those of another layer, and warns where a state does not say.
     """
@@ -59,6 +73,7 @@ class Linear(LowBit):
         self, in_features: int, out_features: int, bias: bool = True, *, type: str = "u4", group: int = 128,
         zeros: bool = False, dtype: torch.dtype = torch.float16, device: torch.device | str | None = None,
         batch_invariant: bool = False, order: bool = False, multiplier: bool = False,
+        scale_dtype: torch.dtype | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
         quantize.checked_format(type, group, zeros, dtype)
@@ -69,13 +84,22 @@ class Linear(LowBit):
         self.type, self.group, self.batch_invariant = type, group, batch_invariant
         self._whole = n, k = self._extents()
         groups = (k // group if group else 1, n)
+        if scale_dtype not in (None, dtype):
+            need_choice("Linear", "scale_dtype", scale_dtype, tuple(NARROW))
+            if n % COLUMNS or half_of(scale_dtype) != dtype and scale_dtype == torch.uint8:
+                raise ValueError(
+                    f"Linear: scales of {scale_dtype} do not go with {out_features} outputs and {dtype}: the program "
+                    f"takes a multiple of {COLUMNS} outputs, and powers of two with torch.bfloat16"
+                )
+            self._activations = dtype
 
         def half(*shape):
             return torch.zeros(shape, dtype=dtype, device=device)
 
         shape = ops.packed_shape(type, group, k, n)
         self.register_buffer("packed", torch.zeros(shape, dtype=torch.uint8, device=device))
-        self.register_buffer("scales", half(*groups))
+        scales = half(*groups) if self._activations is None else torch.zeros(groups, dtype=scale_dtype, device=device)
+        self.register_buffer("scales", scales)
         self.register_buffer("zeros", half(*groups) if zeros else None)
         self.register_buffer("bias", half(out_features) if bias else None)
         inputs = torch.arange(in_features, dtype=torch.int32, device=device) if order else None
@@ -120,18 +144,24 @@ class Linear(LowBit):
         cls, codes: torch.Tensor, scales: torch.Tensor, zeros: torch.Tensor | None = None,
         bias: torch.Tensor | None = None, *, type: str, group: int = 128, in_features: int | None = None,
         out_features: int | None = None, batch_invariant: bool = False, activations: str | None = None,
+        dtype: torch.dtype | None = None,
     ) -> Linear | Linear8:  # fmt: skip
         """Of given codes uint8[k, n], one to a byte, scales [k / group, n], zero points as scales and bias, without
         quantizing anew. in_features, out_features: where k and n are filled up. activations: as of from_float;
-        nn8.Linear8.from_codes has the rest."""
+        nn8.Linear8.from_codes has the rest.
+
+        Scales of float8_e4m3fn, and of float8_e8m0fnu or its bits as uint8, stay as they are where the program takes
+        them: with n a multiple of 16, those of e8m0 in bfloat16 and up to 2^28. Else they become halves. dtype: that of
+        activations beside them; None: float16 for e4m3, bfloat16 for e8m0."""
         if activations is not None:
             made = _eight("from_codes", batch_invariant)
             if (in_features, out_features) not in ((None, None), tuple(codes.shape)):
                 raise ValueError("from_codes: codes are not filled up where activations is given")
             return made.from_codes(codes, scales, zeros, bias, type=type, group=group, activations=activations)
         need("from_codes", "codes", codes, dtype=torch.uint8, dim=2)
-        need("from_codes", "scales", scales, dtype=HALVES, dim=2, like=codes)
         k, n = codes.shape
+        scales, dtype = _scales_of(scales, n, dtype)
+        need("from_codes", "scales", scales, dtype=(*HALVES, *NARROW), dim=2, like=codes)
         if zeros is not None:
             need("from_codes", "zeros", zeros, shape=tuple(scales.shape), like=codes)
         if bias is not None:
@@ -139,7 +169,9 @@ class Linear(LowBit):
             if bias.dim() != 1 or bias.shape[0] not in (n, out_features):
                 raise ValueError(f"from_codes: bias must have {out_features or n} elements, not {list(bias.shape)}")
         quantize.check_codes("from_codes", codes, type)
-        made = cls._empty(in_features or k, out_features or n, scales, zeros, bias, type, group, batch_invariant)
+        made = cls._empty(
+            in_features or k, out_features or n, scales, zeros, bias, type, group, batch_invariant, dtype
+        )
         if made._whole != (n, k) or tuple(scales.shape) != tuple(made.scales.shape):
             raise ValueError(
                 f"codes {codes.dtype} [{k}, {n}] and scales {list(scales.shape)} do not belong to {made.in_features} "
@@ -152,16 +184,17 @@ class Linear(LowBit):
     def from_strings(
         cls, strings: torch.Tensor, scales: torch.Tensor, zeros: torch.Tensor | None = None,
         bias: torch.Tensor | None = None, *, type: str, group: int, in_features: int, out_features: int,
-        order: torch.Tensor | None = None, multiplier: torch.Tensor | None = None,
+        order: torch.Tensor | None = None, multiplier: torch.Tensor | None = None, dtype: torch.dtype | None = None,
     ) -> Linear:  # fmt: skip
         """As from_codes, of codes as rows of compact bit strings, uint8[in_features, whole bytes of the columns], and
         scales and zero points of out_features columns; they are filled up here. order, multiplier: the buffers."""
-        made = cls._empty(in_features, out_features, scales, zeros, bias, type, group, False)
+        scales, dtype = _scales_of(scales, -(-out_features // 8) * 8, dtype)
+        made = cls._empty(in_features, out_features, scales, zeros, bias, type, group, False, dtype)
         n, k = made._whole
         rows, columns = k - in_features, n - out_features
 
         def filled(tensor, *more):
-            return torch.nn.functional.pad(tensor, more) if any(more) else tensor
+            return torch.nn.functional.pad(bytes_of(tensor), more).view(tensor.dtype) if any(more) else tensor
 
         strings = filled(strings, 0, n * format_of(type).bits // 8 - strings.shape[1], 0, rows)
         groups = made.scales.shape[0] - scales.shape[0]
@@ -183,7 +216,7 @@ class Linear(LowBit):
         if not layers or not all(isinstance(layer, Linear) for layer in layers):
             raise TypeError("cat: layers must be nn.Linear, one at least")
         first = layers[0]
-        alike = ("in_features", "type", "group", "dtype", "batch_invariant")
+        alike = ("in_features", "type", "group", "dtype", "scale_dtype", "batch_invariant")
         for layer in layers[1:]:
             for name in alike:
                 if getattr(layer, name) != getattr(first, name):
@@ -202,13 +235,12 @@ class Linear(LowBit):
         biases = [layer.bias for layer in layers]
         bias = None
         if any(b is not None for b in biases):
-            each = [m.scales.new_zeros(m.out_features) if m.bias is None else m.bias for m in layers]
+            each = [m.scales.new_zeros(m.out_features, dtype=m.dtype) if m.bias is None else m.bias for m in layers]
             bias = torch.cat(each)
-        made = cls._empty(
-            first.in_features, outputs, first.scales, first.zeros, bias, first.type, first.group, first.batch_invariant
-        )
+        kinds = first.type, first.group, first.batch_invariant, first.dtype
+        made = cls._empty(first.in_features, outputs, first.scales, first.zeros, bias, *kinds)
         made.packed = torch.cat([layer.packed for layer in layers])
-        made.scales = torch.cat([layer.scales for layer in layers], 1)
+        made.scales = torch.cat([bytes_of(layer.scales) for layer in layers], 1).view(first.scales.dtype)
         made.zeros = None if first.zeros is None else torch.cat([layer.zeros for layer in layers], 1)
         made.bias, made.order = bias, first.order
         return made
@@ -220,16 +252,21 @@ class Linear(LowBit):
         if sorted(outputs.tolist()) != list(range(self.out_features)) or self.out_features % 8:
             raise ValueError("rearranged: outputs must be a permutation of the outputs, a multiple of 8 of them")
         codes = quantize.unpack(self.packed, self.type, self.group, self.out_features).index_select(1, outputs)
-        found = [None if t is None else t.index_select(-1, outputs) for t in (self.scales, self.zeros, self.bias)]
+        found = [
+            None if t is None else bytes_of(t).index_select(-1, outputs).view(t.dtype)
+            for t in (self.scales, self.zeros, self.bias)
+        ]
         made = type(self)._empty(
-            self.in_features, self.out_features, *found, self.type, self.group, self.batch_invariant
+            self.in_features, self.out_features, *found, self.type, self.group, self.batch_invariant, self.dtype
         )
         made._fill(bits_of_codes(codes, format_of(self.type).bits), *found)
         made.order, made.multiplier, made.early = self.order, self.multiplier, self.early
         return made
 
     @classmethod
-    def _empty(cls, inputs, outputs, scales, zeros, bias, type, group, batch_invariant):
+    def _empty(cls, inputs, outputs, scales, zeros, bias, type, group, batch_invariant, dtype=None):
+        """dtype: beside scales of 8 bits."""
+        narrow = scales.dtype in NARROW
         return cls(
             inputs,
             outputs,
@@ -237,26 +274,27 @@ class Linear(LowBit):
             type=type,
             group=group,
             zeros=zeros is not None,
-            dtype=scales.dtype,
+            dtype=dtype if narrow else scales.dtype,
             device="meta",
             batch_invariant=batch_invariant,
+            scale_dtype=scales.dtype if narrow else None,
         )
 
     def _fill(self, strings, scales, zeros, bias):
         """Of codes as rows of compact bit strings."""
         self.packed = quantize.pack_strings(
-            strings, self.type, self.group, scales.dtype, zeros=zeros is not None, bias=bias is not None
+            strings, self.type, self.group, self.dtype, zeros=zeros is not None, bias=bias is not None
         )
-        self.scales, self.zeros = scales.contiguous(), None if zeros is None else zeros.to(scales.dtype).contiguous()
+        self.scales, self.zeros = scales.contiguous(), None if zeros is None else zeros.to(self.dtype).contiguous()
         if bias is not None:
-            self.bias = bias.detach().to(strings.device, scales.dtype)[: self.out_features].clone()
+            self.bias = bias.detach().to(strings.device, self.dtype)[: self.out_features].clone()
         return self
 
     @property
     def weight(self) -> torch.Tensor:
         """dequantize(dtype), made anew each time: for what looks at the weights of a layer, or at their type."""
         if self.waiting or self.packed.is_meta:
-            return self.scales.new_empty(self.out_features, self.in_features, device="meta")
+            return self.scales.new_empty(self.out_features, self.in_features, dtype=self.dtype, device="meta")
         return self.dequantize(self.dtype)
 
     @torch.no_grad()
@@ -277,8 +315,12 @@ class Linear(LowBit):
         buffers = self._buffers  # attributes of a module that are buffers are found late
         scales = buffers["scales"]
         need_tensor("Linear", "x", x)
-        if x.dtype is not scales.dtype and torch.is_autocast_enabled(x.device.type):
-            x = x.to(scales.dtype)
+        dtype = self._activations or scales.dtype
+        if x.dtype is not dtype:
+            if torch.is_autocast_enabled(x.device.type):
+                x = x.to(dtype)
+            elif scales.dtype in NARROW:  # the operator takes both types of halves
+                raise TypeError(f"Linear: x must be {dtype}, not {x.dtype}")
         if not x.dim() or x.size(-1) != self.in_features:
             raise ValueError(f"Linear: x must have {self.in_features} columns, not the shape {list(x.shape)}")
         order = buffers["order"]
@@ -332,7 +374,7 @@ class Linear(LowBit):
     ) -> torch.Tensor:  # fmt: skip
         """ops.qkv_lowbit with these weights; cache: int32, as of CacheFormat."""
         return ops.qkv_lowbit(
-            x, self.packed, self.scales, cache.view(self.scales.dtype), table, lengths, rotation, self.zeros, self.bias,
+            x, self.packed, self.scales, cache.view(self.dtype), table, lengths, rotation, self.zeros, self.bias,
             squares, heads=heads, type=self.type, group=self.group, eps=eps, lift=lift, multiplier=self.multiplier,
             early=self.early,
         )  # fmt: skip
@@ -348,4 +390,5 @@ class Linear(LowBit):
         for name in ("order", "multiplier"):
             parts += [f"{name}=True"] if getattr(self, name) is not None else []
         parts += ["batch_invariant=True"] if self.batch_invariant else []
+        parts += [] if self.scale_dtype is None else [f"scales={NARROW[self.scale_dtype]}"]
         return ", ".join([*parts, f"dtype={self.dtype}"])

@@ -50,7 +50,8 @@ from ._linear import (
     state_space,
 )
 from ._mla import LatentFormat, index_scores, mla_decode, topk_set
-from ._registry import FLOATS, HALVES, ROWS, check_row, need, operator
+from ._narrow import NARROW, activations_of, check_scales
+from ._registry import FLOATS, ROWS, check_row, need, operator
 from ._route import Routes, bucket, route
 from ._sample import accept, probabilities, sample
 from ._signature import TYPES
@@ -198,31 +199,31 @@ def check_zeros(op, type, zeros):
         raise ValueError(f"{op}: zeros goes with unsigned types, not with {type}")
 
 
-def check_out(op, scales, out_dtype):
-    if out_dtype not in (None, scales.dtype, torch.float32):
-        raise TypeError(f"{op}: out_dtype must be {scales.dtype} or torch.float32, not {out_dtype}")
+def check_out(op, dtype, out_dtype):
+    if out_dtype not in (None, dtype, torch.float32):
+        raise TypeError(f"{op}: out_dtype must be {dtype} or torch.float32, not {out_dtype}")
 
 
 def _check_lowbit(op, x, packed, scales, zeros, type, group, out_dtype):
-    check_group(f"{op}: ", type, group, scales.dtype)
     need(op, "scales", scales, dim=2)
+    dtype = check_scales(op, x, scales)
+    check_group(f"{op}: ", type, group, dtype)
     if x.dim() < 1:
         raise ValueError(f"{op}: x must have a dimension at least")
     rows = group_rows(group)
     groups = scales.shape[0] * group // rows if group else packed.shape[1]
     if x.shape[-1] != groups * rows:
         raise ValueError(f"{op}: x must have {groups * rows} columns, as the weights have rows, not {x.shape[-1]}")
-    if scales.shape[1] % 8:
-        raise ValueError(f"{op}: scales must have a multiple of 8 columns, not {scales.shape[1]}")
     check_zeros(op, type, zeros)
-    check_out(op, scales, out_dtype)
+    check_out(op, dtype, out_dtype)
 
 
 #: Names of the arguments that the kernels of matmul_lowbit call otherwise, and what their constants are.
 LOWBIT = {
     "names": {"a": "x", "p": "packed", "s": "scales", "z": "zeros", "factor": "multiplier"},
-    "constants": lambda type: format_of(type).consts, "ATYPE": ("scales", HALVES), "GROUP": "group", "ZEROS": "zeros",
-    "BIAS": "bias", "OTYPE": "out_dtype", "FACTOR": "multiplier",
+    "constants": lambda type: format_of(type).consts, "ATYPE": activations_of,
+    "STYPE": lambda scales: NARROW.get(scales.dtype), "GROUP": "group", "ZEROS": "zeros", "BIAS": "bias",
+    "OTYPE": "out_dtype", "FACTOR": "multiplier",
 }  # fmt: skip
 
 
@@ -239,8 +240,9 @@ def matmul_lowbit(
     scales.
 
     packed: uint8, packed_shape(type, group, k, n), by quantize.pack; scales: halves [k / group, n], or [1, n] for group
-    0; zeros: as scales, zero points of unsigned types; bias: [n]; multiplier: float32 [1], of the sums in f32. n is a
-    multiple of 8, k of group_rows(group).
+    0; zeros: as x, zero points of unsigned types; bias: [n]; multiplier: float32 [1], of the sums in f32. n is a
+    multiple of 8, k of group_rows(group). Scales may be float8_e4m3fn (NVFP4), or uint8, the bits of e8m0 (MXFP4), with
+    x of either type of halves and n a multiple of 16; those of e8m0 become infinite above 2^28, in float16 above 2^5.
     out_dtype: torch.float32 leaves the sums unrounded. batch_invariant: a row's bits do not depend on the other rows.
     early: the first weights, scales and zero points are read while the launch before on the stream may still run, so
     that launch must not be what writes them.

@@ -20,6 +20,7 @@ import torch.distributed as dist
 
 from . import ops, quantize
 from ._all_reduce import AllReduce
+from ._narrow import bytes_of
 from ._expert_parallel import Dispatched, ExpertParallel, shard_experts
 from .experts import MixtureOfExperts
 from .nn import Linear, Linear8
@@ -82,10 +83,12 @@ def shard(linear: Linear, rank: int, world: int, axis: str) -> Linear:
         if outputs % 64:
             codes = quantize.unpack(linear.packed, linear.type, linear.group, linear.scales.shape[1])
             parts = [_filled(t, begin, end) for t in (codes, linear.scales, zeros, bias)]
+            made["dtype"] = linear.dtype
             part = Linear.from_codes(*parts, in_features=inputs, out_features=outputs, **made)
             part.order, part.multiplier = linear.order, linear.multiplier
             return part
-    part = Linear(inputs, outputs, bias is not None, zeros=zeros is not None, dtype=linear.dtype, device="meta", **made)
+    made |= {"zeros": zeros is not None, "dtype": linear.dtype, "scale_dtype": linear.scale_dtype, "device": "meta"}
+    part = Linear(inputs, outputs, bias is not None, **made)
     part.packed = linear.packed[granules].contiguous()
     part.scales = linear.scales[groups, own].contiguous()
     part.zeros = None if zeros is None else zeros[groups, own].contiguous()
@@ -98,7 +101,8 @@ def _filled(tensor, begin, end):
     """Columns from begin to end, filled up to a multiple of 8 with zeros."""
     if tensor is None:
         return None
-    return torch.nn.functional.pad(tensor[..., begin:end], (0, -(end - begin) % 8)).contiguous()
+    part = bytes_of(tensor)[..., begin:end].contiguous()
+    return torch.nn.functional.pad(part, (0, -(end - begin) % 8)).view(tensor.dtype)
 
 
 class _Parallel(torch.nn.Module):

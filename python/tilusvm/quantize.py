@@ -17,6 +17,7 @@ from ._torch import torch
 from . import FormatError, _native
 from ._formats import bits_of_codes, codes_of_bits, format_of
 from ._modules import is_linear, sizes_of, stays
+from ._narrow import NARROW, widened
 from ._progress import Bar
 from ._registry import HALVES, library, need, need_tensor
 from ._scales import scales_of
@@ -297,13 +298,13 @@ def dequantize(
 ) -> torch.Tensor:  # fmt: skip
     """The matrix [n, k] that packed weights stand for, computed in f32: (code - zero) * scale, rounded to dtype."""
     if not torch.compiler.is_compiling():
-        need("dequantize", "scales", scales, dtype=HALVES, dim=2, like=packed)
+        need("dequantize", "scales", scales, dtype=(*HALVES, *NARROW), dim=2, like=packed)
         _check_packed(packed, type, group, scales.shape[1])
         groups = packed.shape[1] * group_rows(group) // group if group else 1
         for name, tensor in (("scales", scales), ("zeros", zeros)):
             if tensor is not None:
                 need("dequantize", name, tensor, shape=(groups, scales.shape[1]), like=packed)
-    return torch.ops.tilusvm.dequantize(packed, scales, zeros, type, group, dtype)
+    return torch.ops.tilusvm.dequantize(packed, widened(scales), zeros, type, group, dtype)
 
 
 # ---- models ----

@@ -17,6 +17,7 @@ import sys
 
 from . import UnsupportedError, checkpoint8
 from ._torch import torch
+from ._narrow import NARROW
 from .checkpoint import layers_of
 from .experts import Experts, MixtureOfExperts, is_mixture, route_
 from .nn import Linear, LowBit
@@ -30,6 +31,7 @@ _NAMES = {
     torch.float8_e4m3fn: "F8_E4M3", torch.float8_e5m2: "F8_E5M2",
 }  # fmt: skip
 _DTYPES = {name: dtype for dtype, name in _NAMES.items()}
+_NARROW = {name: dtype for dtype, name in NARROW.items()}
 _INDEX = "model.safetensors.index.json"
 _OF_OTHERS = (  # what tensors are called that tvm-pack --from imports, or refuses by the name of their format
     ".qweight", ".weight_packed", ".weight_scale", ".weight_scale_inv", "_blocks", ".weight.absmax", ".SCB",
@@ -146,7 +148,11 @@ def _kind_of(module):
     if isinstance(module, Linear8):  # its scales do not say of which type its results are
         static = module.input_scale is not None
         return {"activations": module.activations, "static": static, "dtype": _NAMES[module.dtype]}
-    return {"experts": module.experts} if isinstance(module, Experts) else {"batch_invariant": module.batch_invariant}
+    if isinstance(module, Experts):
+        return {"experts": module.experts}
+    narrow = module.scale_dtype  # nor do those of 8 bits; halves do
+    scales = {} if narrow is None else {"scales": NARROW[narrow], "dtype": _NAMES[module.dtype]}
+    return {"batch_invariant": module.batch_invariant, **scales}
 
 
 def _aligned_first(item):
@@ -226,6 +232,9 @@ def _prepare(model, modules, names):
         make, words = Linear, {"batch_invariant": config.get("batch_invariant", False), **own}
         if "experts" in config:
             make, sizes, words = Experts, (config["experts"], *sizes), own
+        elif "scales" in config:
+            words["scale_dtype"] = _NARROW[config["scales"]]
+            words["dtype"] = _DTYPES[config["dtype"]]
         elif "activations" in config:
             make, words = Linear8, {name: config[name] for name in ("activations", "static")}
             words["dtype"] = _DTYPES[config["dtype"]]

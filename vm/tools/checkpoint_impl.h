@@ -321,7 +321,9 @@ typedef struct ck_group {
 ck_group ck_group_at(const ck_layer *layer, uint64_t index, uint64_t group, uint64_t column);
 double ck_level(const ck_layer *layer, unsigned code);
 double ck_value(const ck_layer *layer, const ck_group *group, double level);
-/* Rounded to f16 or bf16: the value, and its code. */
+/* f8_e4m3 or e8m0, as scales of 8 bits are. */
+bool ck_is_narrow(tvm_dtype type);
+/* Rounded to f16, bf16 or such a type: the value, and its code. */
 double ck_rounded(tvm_dtype type, double value, uint16_t *code);
 /* The group's scale and zero point as they are written. */
 void ck_written(const ck_layer *layer, const ck_group *group, uint16_t *scale, uint16_t *zero);

@@ -9,7 +9,10 @@
 #include <stdlib.h>
 
 bool ck_is_ours(const ck_layer *layer) {
-    return ck_has_type(&layer->codes, TVM_U(8)) && ck_is_scale(&layer->scales);
+    const ck_tensor *scales = &layer->scales;
+    return ck_has_type(&layer->codes, TVM_U(8)) &&
+           (ck_is_scale(scales) || ck_has_type(scales, TVM_U(8)) || ck_has_type(scales, TVM_FLOAT(8, 4, 3)) ||
+            ck_has_type(scales, TVM_E8M0));
 }
 
 /* "e,k,n" or "k,n" */
@@ -51,12 +54,16 @@ static tvm_status read_description(const checkpoint *c, ck_layer *layer, tvm_dia
             json_object_set_new(said, tensors->metadata[2 * i], json_string(tensors->metadata[2 * i + 1]));
     }
     const char *group = json_string_value(json_object_get(said, "group")),
+               *scale = json_string_value(json_object_get(said, "scale")),
                *packing = json_string_value(json_object_get(said, "packing"));
     bool rows = !packing || !strcmp(packing, "rows");
     layer->group = group ? strtoull(group, NULL, 10) : 0;
     bool good = read_shape(json_string_value(json_object_get(said, "shape")), layer) &&
                 read_type(json_string_value(json_object_get(said, "type")), layer) && layer->group &&
                 layer->k % layer->group == 0;
+    layer->numbers = layer->scales.header->type;
+    if (ck_has_type(&layer->scales, TVM_U(8)) && scale && !strcmp(scale, "e8m0")) layer->numbers = TVM_E8M0;
+    good = good && (ck_is_scale(&layer->scales) || ck_is_narrow(layer->numbers));
     json_decref(said);
     if (!good) return ck_refuse(c, layer, TVM_FORMAT, diags, "the metadata do not describe it");
     if (!rows)
@@ -97,13 +104,23 @@ static tvm_status need(const checkpoint *c, const ck_layer *layer, const char *w
                      tvm_safetensor_text(header, text), rows, columns);
 }
 
+/* Beside scales of 8 bits it stays what it is; halves are multiplied by it, and rounded anew. */
+static void take_multiplier(ck_layer *layer) {
+    if (!ck_is_narrow(layer->numbers)) {
+        layer->numbers = TVM_F32;
+        return;
+    }
+    layer->multiplier = ck_number(&layer->values, TVM_F32, 0);
+    layer->has_multiplier = true;
+    layer->values = (ck_tensor){0};
+}
+
 tvm_status ck_plan_ours(const checkpoint *c, ck_layer *layer, tvm_diags *diags) {
     layer->zeros = ck_claim(c, layer->name, ".zeros");
     layer->order_tensor = ck_claim(c, layer->name, ".order");
     layer->values = ck_claim(c, layer->name, ".multiplier");
     tvm_status status = read_description(c, layer, diags);
     if (status) return status;
-    layer->numbers = layer->values.data ? TVM_F32 : layer->scales.header->type;
     layer->own_zeros = layer->zeros.data != NULL;
     layer->pitch = pack_row_columns(layer->type, layer->n) * layer->bits / 8;
     uint64_t groups = layer->k / layer->group;
@@ -116,6 +133,7 @@ tvm_status ck_plan_ours(const checkpoint *c, ck_layer *layer, tvm_diags *diags) 
     if (!status && layer->values.data &&
         (!ck_has_type(&layer->values, TVM_F32) || ck_count(&layer->values) != 1))
         status = ck_refuse(c, layer, TVM_FORMAT, diags, "multiplier is not F32 [1]");
+    if (!status && layer->values.data) take_multiplier(layer);
     return status ? status : read_order(c, layer, diags);
 }
 
@@ -131,7 +149,8 @@ void ck_take_ours(const ck_layer *layer, uint64_t index, const uint64_t *rows, u
 
 double ck_scale_ours(const ck_layer *layer, uint64_t index, uint64_t group, uint64_t column) {
     uint64_t place = (index * (layer->k / layer->group) + group) * layer->n + column;
-    double scale = ck_number(&layer->scales, layer->scales.header->type, place);
+    tvm_dtype type = ck_is_narrow(layer->numbers) ? layer->numbers : layer->scales.header->type;
+    double scale = ck_number(&layer->scales, type, place);
     return layer->values.data ? scale * ck_number(&layer->values, TVM_F32, 0) : scale;
 }
 

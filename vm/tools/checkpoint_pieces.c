@@ -103,13 +103,19 @@ static tvm_status write_packed(const ck_part *part, const tvm_output *output, ui
                             diags);
 }
 
+/* In place: codes of 8 bits, one a byte. */
+static void narrow(uint16_t *codes, uint64_t count) {
+    uint8_t *bytes = (uint8_t *)codes;
+    for (uint64_t i = 0; i < count; i++) bytes[i] = (uint8_t)codes[i];
+}
+
 /* Scales or zero points of some groups. */
-static tvm_status write_halves(const ck_part *part, const tvm_output *output, uint64_t number,
+static tvm_status write_scales(const ck_part *part, const tvm_output *output, uint64_t number,
                                tvm_diags *diags) {
     const ck_layer *layer = part->layer;
     uint64_t groups = groups_of(layer), steps = parts_of(groups, GROUPS);
     uint64_t index = number / steps, group = number % steps * GROUPS;
-    uint64_t end = groups - group < GROUPS ? groups : group + GROUPS;
+    uint64_t end = groups - group < GROUPS ? groups : group + GROUPS, item = layer->scale_type.bits / 8u;
     tvm_status status = TVM_OK;
     for (uint64_t g = group; g < end; g++)
         for (uint64_t column = 0; !status && column < layer->n; column += COLUMNS) {
@@ -119,9 +125,10 @@ static tvm_status write_halves(const ck_part *part, const tvm_output *output, ui
                 ck_group here = ck_group_at(layer, index, g, column + j);
                 ck_written(layer, &here, &scales[j], &zeros[j]);
             }
-            status = tvm_output_write(
-                output, part->kind == CK_PART_SCALES ? scales : zeros, some * sizeof *scales,
-                part->offset + ((index * groups + g) * layer->n + column) * sizeof *scales, diags);
+            if (item == 1) narrow(scales, some);
+            status =
+                tvm_output_write(output, part->kind == CK_PART_SCALES ? scales : zeros, some * item,
+                                 part->offset + ((index * groups + g) * layer->n + column) * item, diags);
         }
     return status;
 }
@@ -219,7 +226,7 @@ tvm_status ck_write_piece(const ck_part *part, const tvm_output *output, uint64_
         return write_packed(part, output, number, memory, diags);
     case CK_PART_SCALES:
     case CK_PART_ZEROS:
-        return write_halves(part, output, number, diags);
+        return write_scales(part, output, number, diags);
     case CK_PART_ORDER:
         return tvm_output_write(output, layer->order, layer->k * sizeof *layer->order, part->offset, diags);
     case CK_PART_MULTIPLIER:

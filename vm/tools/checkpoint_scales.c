@@ -40,6 +40,10 @@ double ck_value(const ck_layer *layer, const ck_group *group, double level) {
 
 double ck_rounded(tvm_dtype type, double value, uint16_t *code) {
     bool bf16 = tvm_dtype_same(type, TVM_BF16);
+    if (type.bits == 8) {
+        *code = (uint16_t)tvm_encode(type, value);
+        return tvm_decode(type, *code);
+    }
     *code = bf16 ? tvm_f64_to_bf16(value) : tvm_f64_to_f16(value);
     return (double)(bf16 ? tvm_bf16_to_f32(*code) : tvm_f16_to_f32(*code));
 }
@@ -49,7 +53,9 @@ double ck_rounded(tvm_dtype type, double value, uint16_t *code) {
 static void written(const ck_layer *layer, const ck_group *group, double pair[2], uint16_t codes[2]) {
     double scale = group->constant ? -group->offset : group->scale, zero = group->constant ? 1 : group->zero;
     pair[0] = ck_rounded(layer->scale_type, scale / layer->rescale, &codes[0]);
-    pair[1] = ck_rounded(layer->scale_type, zero, &codes[1]);
+    pair[1] = 0; /* beside scales of 8 bits there are no zero points */
+    codes[1] = 0;
+    if (layer->scale_type.bits != 8) pair[1] = ck_rounded(layer->scale_type, zero, &codes[1]);
 }
 
 void ck_written(const ck_layer *layer, const ck_group *group, uint16_t *scale, uint16_t *zero) {
@@ -114,12 +120,22 @@ static tvm_status count_rounded(const checkpoint *c, ck_layer *layer, tvm_diags 
     return TVM_OK;
 }
 
+bool ck_is_narrow(tvm_dtype type) {
+    return tvm_dtype_same(type, TVM_E8M0) || tvm_dtype_same(type, TVM_FLOAT(8, 4, 3));
+}
+
+/* Are scales of 8 bits written as they are found? Zero points and what else changes scales want halves. */
+static bool stays_narrow(const checkpoint *c, const ck_layer *layer) {
+    return ck_is_narrow(layer->numbers) && !c->options->to && !layer->plain && !layer->own_zeros &&
+           !layer->has_offsets && !layer->input_scales && layer->type.kind != TVM_KIND_UINT;
+}
+
 /* Scales keep their type where a program takes it. Others are rounded to f16, if need be divided by a power
  * of two that brings them where f16 is as exact as it gets. */
 static tvm_status choose_scales(const checkpoint *c, ck_layer *layer, double *sums, tvm_diags *diags) {
     tvm_dtype found = layer->numbers, wanted = c->options->scale_type;
     bool power = tvm_dtype_same(found, TVM_E8M0), small = false;
-    bool half = tvm_dtype_same(found, TVM_F16) || tvm_dtype_same(found, TVM_BF16);
+    bool half = tvm_dtype_same(found, TVM_F16) || tvm_dtype_same(found, TVM_BF16) || stays_narrow(c, layer);
     layer->scale_type = wanted.kind != TVM_KIND_NONE ? wanted : half ? found : power ? TVM_BF16 : TVM_F16;
     double greatest = 0;
     tvm_status status = measure(c, layer, sums, &greatest, &small, diags);

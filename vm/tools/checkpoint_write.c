@@ -73,6 +73,8 @@ static tvm_status add_layer_parts(writer *w, const ck_layer *layer, size_t outpu
     uint64_t packed[3] = {layer->count, layer->k, ck_row_bytes(layer)},
              scales[3] = {layer->count, layer->k / layer->group, layer->n}, values[2] = {layer->n, layer->k};
     uint64_t one = 1, k = layer->k;
+    /* not all readers of .safetensors know F8_E8M0 */
+    tvm_dtype scale = tvm_dtype_same(layer->scale_type, TVM_E8M0) ? TVM_U(8) : layer->scale_type;
     if (layer->plain)
         return add_part(w, CK_PART_VALUES, layer, NULL, output, ".weight", layer->float_type, 2, values,
                         diags);
@@ -81,8 +83,8 @@ static tvm_status add_layer_parts(writer *w, const ck_layer *layer, size_t outpu
     tvm_status status =
         add_part(w, CK_PART_PACKED, layer, NULL, output, ".packed", TVM_U(8), rank, packed + skip, diags);
     if (!status)
-        status = add_part(w, CK_PART_SCALES, layer, NULL, output, ".scales", layer->scale_type, rank,
-                          scales + skip, diags);
+        status =
+            add_part(w, CK_PART_SCALES, layer, NULL, output, ".scales", scale, rank, scales + skip, diags);
     if (!status && layer->own_zeros)
         status = add_part(w, CK_PART_ZEROS, layer, NULL, output, ".zeros", layer->scale_type, rank,
                           scales + skip, diags);
@@ -138,8 +140,8 @@ static char *description_of(const ck_layer *layer) {
     json_t *object =
         json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s}", "type",
                   layer->table ? layer->table : TVM_DTYPE_TEXT(layer->type), "shape", shape, "group", group,
-                  "scale", tvm_dtype_same(layer->scale_type, TVM_BF16) ? "bf16" : "f16", "zero",
-                  zero_of(layer), "value", value, "packing", "rows", "layout", "plain", "from", from);
+                  "scale", TVM_DTYPE_TEXT(layer->scale_type), "zero", zero_of(layer), "value", value,
+                  "packing", "rows", "layout", "plain", "from", from);
     if (object && layer->inexact) json_object_set_new(object, "error", json_string(error));
     if (object && pack_row_columns(layer->type, layer->n) != layer->n)
         json_object_set_new(object, "columns", json_string(columns));

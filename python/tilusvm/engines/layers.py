@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from .._narrow import bytes_of
 from .._torch import torch
 from ..experts import Experts, rows_of
 from ..nn import Linear, Linear8
@@ -116,8 +117,12 @@ def by_turns(layer: Linear) -> Linear:
     half = layer.out_features // 2
     order = torch.arange(2 * half, device=layer.device).view(2, half).t().flatten()
     codes = unpack(layer.packed, layer.type, layer.group, layer.scales.shape[1])
-    parts = [t if t is None else t[..., order].contiguous() for t in (codes, layer.scales, layer.zeros, layer.bias)]
-    made = Linear.from_codes(*parts, type=layer.type, group=layer.group, in_features=layer.in_features)
+    parts = [
+        t if t is None else bytes_of(t)[..., order].view(t.dtype)
+        for t in (codes, layer.scales, layer.zeros, layer.bias)
+    ]
+    words = {"in_features": layer.in_features, "dtype": layer.dtype}
+    made = Linear.from_codes(*parts, type=layer.type, group=layer.group, **words)
     made.order, made.multiplier = layer.order, layer.multiplier
     return made
 

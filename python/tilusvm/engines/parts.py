@@ -13,6 +13,7 @@ from collections.abc import Mapping
 
 from .. import quantize
 from .._formats import bits_of_codes, codes_of_bits, format_of
+from .._narrow import NARROW, bytes_of, half_of, kept
 from .._torch import torch
 from ..checkpoint import ImportedLayer
 from ..nn import Linear
@@ -25,7 +26,7 @@ NAMES = ("packed", "scales", "zeros", "order", "multiplier")
 
 
 def _pad8(tensor):
-    return torch.nn.functional.pad(tensor, (0, -tensor.shape[-1] % 8)).contiguous()
+    return torch.nn.functional.pad(bytes_of(tensor), (0, -tensor.shape[-1] % 8)).contiguous().view(tensor.dtype)
 
 
 def cut_weight(weight: torch.Tensor, axis: str, begin: int, end: int) -> torch.Tensor:
@@ -85,15 +86,18 @@ class Packed(_Kind):
     @torch.no_grad()
     def linear(self, tensors: Mapping[str, torch.Tensor], inputs: int, outputs: int, dtype: torch.dtype) -> Linear:
         """The layer of its tensors, cut, on their device; ValueError where they are not those of such a layer. Scales
-        are of their own type, not of dtype, that of activations."""
+        are of their own type, not of dtype, that of activations; those of e4m3 go with both halves."""
         for name in ("packed", "scales"):
             if name not in tensors:
                 raise ValueError(f"there is no {name}")
         scales = _pad8(tensors["scales"][:, :outputs])
+        half = dtype if scales.dtype == torch.float8_e4m3fn else half_of(scales.dtype)
+        scales = kept(scales, scales.shape[1], half)
+        narrow = scales.dtype if scales.dtype in NARROW else None
         zeros = tensors.get("zeros")
         made = Linear(
-            inputs, outputs, False, type=self.type, group=self.group, zeros=zeros is not None, dtype=scales.dtype,
-            order="order" in tensors, multiplier="multiplier" in tensors, device="meta",
+            inputs, outputs, False, type=self.type, group=self.group, zeros=zeros is not None,
+            dtype=half, order="order" in tensors, multiplier="multiplier" in tensors, device="meta", scale_dtype=narrow,
         )  # fmt: skip
         rows = group_rows(self.group)
         wanted = packed_shape(self.type, self.group, -(-inputs // rows) * rows, scales.shape[1])
@@ -137,7 +141,7 @@ class Rows(_Kind):
             return tensor[:, begin:end]
         common = math.gcd(self._size, begin, end)
         at = torch.arange(begin, end, common, device=tensor.device) // self._size
-        return tensor.index_select(0, at)
+        return bytes_of(tensor).index_select(0, at).view(tensor.dtype)
 
     @torch.no_grad()
     def linear(self, tensors: Mapping[str, torch.Tensor], inputs: int, outputs: int, dtype: torch.dtype) -> Linear:
@@ -147,4 +151,5 @@ class Rows(_Kind):
         size = inputs // tensors["scales"].shape[0]
         said = {**self._said, "shape": f"{inputs},{outputs}", "group": str(size)}
         name, path = self._of
-        return ImportedLayer(name, json.dumps(said), path).linear({n: t.contiguous() for n, t in tensors.items()})
+        layer = ImportedLayer(name, json.dumps(said), path)
+        return layer.linear({n: t.contiguous() for n, t in tensors.items()}, dtype)

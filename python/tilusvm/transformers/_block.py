@@ -216,7 +216,7 @@ class GatedUnit(torch.nn.Module):
         return self.gate_up.product.normed(x, squares, gate=self.activation, **words)
 
     def _is_few(self, x):
-        weights = self.gate_up.parts[0].scales
+        weights = self.gate_up.parts[0]
         asks = torch.is_grad_enabled() and x.requires_grad
         return x.dim() == 2 and x.shape[0] <= FEW_ROWS and x.dtype is weights.dtype and not asks
 
@@ -418,7 +418,7 @@ class Block(torch.nn.Module):
             and self.options.rotary
             and self._few(context)
             and (form.k_type, form.v_type) == (None, None)
-            and self.qkv.product.scales.dtype is form.dtype
+            and self.qkv.product.dtype is form.dtype
         )
 
     def _few(self, context):
