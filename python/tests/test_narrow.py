@@ -11,7 +11,7 @@ from test_checkpoint import imported, loaded, mxfp4, nvfp4  # noqa: E402
 from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
 from torch_kit import DEVICES, close, number, tvm_pack  # noqa: E402
 
-from tilusvm import experts, nn, ops, parallel, storage  # noqa: E402
+from tilusvm import checkpoint, experts, nn, ops, parallel, storage  # noqa: E402
 from tilusvm.engines.parts import Packed, Rows  # noqa: E402
 
 
@@ -174,6 +174,21 @@ def test_fused_products(tmp_path, make, dtype):
     with FakeTensorMode(allow_non_fake_inputs=True) as mode:
         y = layer(mode.from_tensor(x))
     assert (y.shape, y.dtype) == ((2, 64), dtype)
+
+
+def test_a_model_in_bfloat16(tmp_path):
+    """What from_pretrained asks for goes with e4m3, whose scales stay."""
+    tensors, weight, raw, kind = narrow(nvfp4_over)
+    target = imported(tmp_path, {f"x.{name}": value for name, value in tensors.items()})
+    file = storage.File(target / "model.safetensors")
+    (layer,) = checkpoint.layers_of(file.path, file.metadata).values()
+    assert layer.goes_with(torch.float16) and layer.goes_with(torch.bfloat16) and not layer.goes_with(torch.float32)
+    own = {name.removeprefix("x."): file.tensor(name).clone() for name in file.entries}
+    made = layer.layer(own, torch.bfloat16)
+    assert (made.dtype, made.scale_dtype) == (torch.bfloat16, kind)
+    assert numpy.array_equal(made.scales.view(torch.uint8).numpy(), raw)
+    x = torch.randn(3, 256, generator=torch.Generator().manual_seed(1)).bfloat16()
+    close(made(x, out_dtype=torch.float32), x.double() @ torch.from_numpy(weight), 8e-3)
 
 
 def test_refusals(tmp_path):

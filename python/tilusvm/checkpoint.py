@@ -12,8 +12,9 @@ from typing import Any
 
 from . import UnsupportedError
 from ._formats import format_of
-from ._torch import torch
 from ._narrow import bytes_of, half_of
+from ._registry import HALVES
+from ._torch import torch
 from .experts import Experts
 from .nn import Linear
 
@@ -76,16 +77,20 @@ class ImportedLayer:
             **({"experts": self.experts} if self.experts else {}),
         }  # fmt: skip
 
-    def layer(self, tensors: Mapping[str, torch.Tensor]) -> Linear | Experts:
+    def goes_with(self, dtype: torch.dtype) -> bool:
+        """Can activations be of dtype? Beside scales of e4m3 they are of either type of halves."""
+        return dtype == self.dtype or self.scales == torch.float8_e4m3fn and dtype in HALVES
+
+    def layer(self, tensors: Mapping[str, torch.Tensor], dtype: torch.dtype | None = None) -> Linear | Experts:
         """The nn.Linear of its tensors, a mapping of "packed", "scales" and what else it has, on their device; of a
-        stack the Experts."""
+        stack the Experts. dtype: as of linear."""
         if not self.experts:
-            return self.linear(tensors)
+            return self.linear(tensors, dtype)
         for name, tensor in tensors.items():
             if tensor.dim() < 1 or tensor.shape[0] != self.experts:
                 raise self._damaged(f"{name} is {tensor.dtype} {list(tensor.shape)}, for {self.experts} matrices")
         parts = ({name: _part(name, tensor[i]) for name, tensor in tensors.items()} for i in range(self.experts))
-        return Experts.collect(map(self.linear, parts), self.experts)
+        return Experts.collect((self.linear(part, dtype) for part in parts), self.experts)
 
     @torch.no_grad()
     def linear(self, tensors: Mapping[str, torch.Tensor], dtype: torch.dtype | None = None) -> Linear:

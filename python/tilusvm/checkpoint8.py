@@ -226,8 +226,12 @@ class EightLayer:
         return made
 
     @torch.no_grad()
-    def layer(self, tensors: Mapping[str, torch.Tensor]) -> Linear8:
-        """Of its tensors, by the last words of their names, on their device."""
+    def goes_with(self, dtype: torch.dtype) -> bool:
+        """Is dtype that of its results?"""
+        return dtype == self.dtype
+
+    def layer(self, tensors: Mapping[str, torch.Tensor], dtype: torch.dtype | None = None) -> Linear8:
+        """Of its tensors, by the last words of their names, on their device. dtype: one that it goes_with."""
         n, k, words = self.out_features, self.in_features, self._words()
         bias, step = tensors.get("bias"), self._input_scale(tensors)
         if bias is not None and list(bias.shape) != [n]:

@@ -281,23 +281,24 @@ class _Waiting:
     def __init__(self, name):
         self.name, self.layers = name, {}
 
-    def fill(self, model, tensors_of):
-        """tensors_of: a function of a layer's name that gives its tensors, by the last words of their names."""
+    def fill(self, model, tensors_of, dtype=None):
+        """tensors_of: a function of a layer's name that gives its tensors, by the last words of their names; dtype: of
+        activations, where scales leave it open."""
         (layer,) = self.layers.values()
-        _put(model, self.name, layer.layer(tensors_of(self.name)))
+        _put(model, self.name, layer.layer(tensors_of(self.name), dtype))
 
 
 class _WaitingList(_Waiting):
     """Experts that a file has one by one, name.0.gate_proj and so on; stacks are made of them, one after the other."""
 
-    def fill(self, model, tensors_of):
+    def fill(self, model, tensors_of, dtype=None):
         mixture = model.get_submodule(self.name)
         for child in list(mixture._modules):
             if child.isdigit():
                 delattr(mixture, child)
 
         def every(kind):
-            return (self.layers[name].layer(tensors_of(name)) for name in self._names(kind))
+            return (self.layers[name].layer(tensors_of(name), dtype) for name in self._names(kind))
 
         count = mixture.num_experts
         first, *second = self.kinds()[:-1]

@@ -127,7 +127,7 @@ class TilusQuantizer(HfQuantizer):
             module._buffers[last] = torch.empty_like(tensor, device="meta")
             module.waiting = True
         for name, layer in (pair for each in self.imported for pair in each.layers.items()):
-            if dtype != layer.dtype:
+            if not layer.goes_with(dtype):
                 raise ValueError(
                     f"layer {name} has scales of {layer.dtype}, the model is {dtype}: load it with "
                     f"dtype={layer.dtype}, or import it with tvm-pack's option --scale"
@@ -141,7 +141,7 @@ class TilusQuantizer(HfQuantizer):
                 _as_buffers(module)
         for each in getattr(self, "imported", []):
             modules = {name: model.get_submodule(name) for name in each.layers}
-            each.fill(model, lambda name: _tensors(modules[name]))
+            each.fill(model, lambda name: _tensors(modules[name]), model.dtype)
         if not self.pre_quantized:
             names = [name for name, _ in model.named_modules()]
             skip = [pattern for pattern in how.skip if fnmatch.filter(names, pattern)]  # lm_head not all models have
