@@ -221,21 +221,31 @@ static PyObject *kernel_prepare(PyObject *self, PyObject *device) {
 }
 
 /* The same on every device: it is proved where the interpreter has it. */
-static PyObject *kernel_prove(PyObject *self, PyObject *unused) {
+static PyObject *judged(PyObject *self, tvm_status (*judge)(tvm_kernel *, tvm_kernel_proof *, char **)) {
     py_kernel *kernel = (py_kernel *)self;
     tvm_status status;
     tvm_kernel_proof proof;
     char *report;
     tvm_kernel *on = py_kernel_on(kernel, PY_INTERPRETER);
-    (void)unused;
     if (!on) return NULL;
     Py_BEGIN_ALLOW_THREADS;
-    status = tvm_prove_kernel(on, &proof, &report);
+    status = judge(on, &proof, &report);
     Py_END_ALLOW_THREADS;
     if (status) return py_raise(kernel->state, status, kernel->state->contexts[PY_INTERPRETER]);
-    PyObject *result = Py_BuildValue("iiis", (int)proof.races, (int)proof.deadlocks, (int)proof.global, report);
+    PyObject *result =
+        Py_BuildValue("iiis", (int)proof.races, (int)proof.deadlocks, (int)proof.global, report);
     free(report);
     return result;
+}
+
+static PyObject *kernel_prove(PyObject *self, PyObject *unused) {
+    (void)unused;
+    return judged(self, tvm_prove_kernel);
+}
+
+static PyObject *kernel_check(PyObject *self, PyObject *unused) {
+    (void)unused;
+    return judged(self, tvm_check_kernel);
 }
 
 static PyObject *kernel_info(PyObject *self, PyObject *device) {
@@ -302,6 +312,7 @@ static PyMethodDef kernel_methods[] = {
     {"prepare", kernel_prepare, METH_O,
      "prepare($self, device, /)\n--\n\n"
      "Translates and loads now, so that the first launch does not; of an entry all variants."},
+    {"_check", kernel_check, METH_NOARGS, "_check($self, /)\n--\n\n(races, deadlocks, global, report)"},
     {"_prove", kernel_prove, METH_NOARGS, "_prove($self, /)\n--\n\n(races, deadlocks, global, report)"},
     {"_info", kernel_info, METH_O,
      "_info($self, device, /)\n--\n\n(target, threads, shared_bytes, registers, local_bytes)"},

@@ -1,7 +1,9 @@
 """Calls on the interpreter with numpy arrays."""
 
 import copy
+import pathlib
 import pickle
+import subprocess
 
 import numpy
 import pytest
@@ -101,6 +103,21 @@ def test_prove(axpy):
         "store-global y, alloc-register(f32[64], spatial(64), init 1.0)\n.end\n"
     )
     assert common.k.prove().global_races is tilusvm.Verdict.FOUND
+
+
+def test_check(tmp_path):
+    """By certificates, which tvm-as writes: what is assembled here has none, and loops need them."""
+    folder = pathlib.Path(tilusvm.__file__).parent
+    plain = tilusvm.program("matmul_simple")["matmul_128"]
+    assert plain.prove().races is tilusvm.Verdict.PROVED
+    assert (plain.check().races, plain.check().deadlocks) == (tilusvm.Verdict.OPEN, tilusvm.Verdict.OPEN)
+    source, target = folder / "programs" / "matmul_simple.vasm", tmp_path / "k.vbc"
+    command = [folder / "bin" / "tvm-as", "--prove=certificate", source, "-o", target]
+    subprocess.run(command, check=True, capture_output=True)
+    found = tilusvm.load(target)["matmul_128"].check()
+    assert (found.races, found.deadlocks) == (tilusvm.Verdict.PROVED, tilusvm.Verdict.PROVED)
+    assert found.global_races is tilusvm.Verdict.OPEN
+    assert found.report == "matmul_128: races: confirmed\nmatmul_128: deadlocks: confirmed\n"
 
 
 def test_variant_of_an_entry():

@@ -52,6 +52,10 @@ class Proof(NamedTuple):
     global_races: Verdict  #: races on global memory
 
 
+def _proof_of(races, deadlocks, global_races, report):
+    return Proof(Verdict(races), Verdict(deadlocks), report, Verdict(global_races))
+
+
 class _Signature:
     """Of a kernel, for help() and editors: its parameters, and the words of a launch."""
 
@@ -114,8 +118,13 @@ class Kernel(_native.Kernel):
     def prove(self) -> Proof:
         """Looks for races on shared and on global memory and for deadlocks, as tvm-as --prove does; tvm-memory(7) says
         what is proved, and of what."""
-        races, deadlocks, global_races, report = self._prove()
-        return Proof(Verdict(races), Verdict(deadlocks), report, Verdict(global_races))
+        return _proof_of(*self._prove())
+
+    def check(self) -> Proof:
+        """The same by the certificates in the bytecode, which ``tvm-as --prove=certificate`` writes and a small checker
+        checks: the prover is not asked. A kernel that needs one and has none is OPEN, and races on global memory always
+        are. The report has two lines for each kernel."""
+        return _proof_of(*self._check())
 
     def _index(self, param: str | int) -> int:
         if isinstance(param, int):
