@@ -210,5 +210,7 @@ void tvm_lower_barrier(lowering *l, const tvm_insn *place, tvm_opcode op, uint32
                        uint32_t pending) {
     tvm_operand operands[4] = {{TVM_OPERAND_SLOT, slot}, {TVM_OPERAND_EXPR, index}};
     if (pending) operands[2] = (tvm_operand){TVM_OPERAND_CONST, pending};
-    tvm_lower_insert(l, place, op, TVM_NONE, operands, op == TVM_OP_ARRIVE_BARRIER ? 4 : 2);
+    /* what follows the barrier may be left out, and stands as none */
+    uint32_t more = op == TVM_OP_ARRIVE_BARRIER ? 2 : op == TVM_OP_COMMIT_TENSOR ? 1 : 0;
+    tvm_lower_insert(l, place, op, TVM_NONE, operands, 2 + more);
 }

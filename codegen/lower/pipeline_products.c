@@ -132,6 +132,7 @@ static bool is_first(const lowering *l, uint32_t at) {
 }
 
 void tvm_lower_product(lowering *l, uint32_t at) {
+    enum { LEFT_OUT = 5 }; /* scale_a, scale_b, type_a, type_b, pair */
     const tvm_insn *insn = &l->from->insns[at];
     tvm_operand operands[TVM_INSN_OPERANDS + 2 * TVM_MAX_RANK];
     const tvm_operand none = {TVM_OPERAND_NONE, 0}, flag = {TVM_OPERAND_CONST, 1};
@@ -144,6 +145,7 @@ void tvm_lower_product(lowering *l, uint32_t at) {
     operands[count++] = mma.a.is_transposed ? flag : none;
     operands[count++] = mma.b.is_transposed ? flag : none;
     operands[count++] = (tvm_operand){TVM_OPERAND_CONST, mma.k};
+    for (uint32_t i = 0; i < LEFT_OUT; i++) operands[count++] = none;
     tvm_lower_insert(l, insn, TVM_OP_MMA_TENSOR, TVM_NONE, operands, count);
 }
 
