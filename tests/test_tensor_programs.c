@@ -1,7 +1,7 @@
 /* Random kernels with products in tensor memory: types, extents, scales, operands that lie either way or in
  * tensor memory, sums in several tensors, added to, changed by threads and added to again, loaded in layouts
  * of every kind. The interpreter's results are those of the code for sm_100a on the tests' PTX machine, bit
- * for bit.
+ * for bit. And a ring, in many orders of the warps.
  *
  *   test_tensor_programs [PROGRAMS [FIRST_SEED]]    40 programs */
 #include "assembler_kit.h"
@@ -261,13 +261,16 @@ static uint8_t *scales(maker *m, unsigned rows) {
     return bytes;
 }
 
-/* The code, of all blocks; the arguments are tensors. */
+/* The code, of all blocks; the arguments are tensors; order: of the warps (ptx_order.h). */
 static void run_code(const tvm_module *module, const tvm_ir_program *program, const tvm_interp_arg *args,
-                     unsigned count, const uint32_t grid[3]) {
+                     unsigned count, const uint32_t grid[3], uint64_t order) {
+    enum { STEPS = 200 * 1000 };
     uint64_t values[5] = {0};
     tvm_launch_env env = {.grid = {grid[0], grid[1], grid[2]}};
     for (unsigned i = 0; i < count; i++) values[i] = (uint64_t)(uintptr_t)args[i].data;
     ptx_machine machine = ptx_load(module->ptx, "k", module->kernels[0].abi.threads);
+    machine.order = order;
+    if (order) machine.steps_most = STEPS;
     ptx_launch(&machine, module, program, program->kernels, &env, values, values);
     ck_assert_msg(!machine.fault[0] && !machine.trapped, "%s", machine.fault);
     ptx_free(&machine);
@@ -284,7 +287,7 @@ static void check(maker *m, const char *text, const tvm_ir_program *program) {
     run_interpreter(program, "k", args, grid);
     tvm_module *module = translate(program, "sm_100a");
     args[2].data = found;
-    run_code(module, program, args, m->kind->scale ? 5 : 3, grid);
+    run_code(module, program, args, m->kind->scale ? 5 : 3, grid, 0);
     if (memcmp(want, found, bytes) != 0) fprintf(stderr, "%s", text);
     compare_tensors("tensor memory", (tvm_dtype){TVM_KIND_UINT, 32, 0, 0}, found, want, results);
     tvm_module_free(module);
@@ -313,6 +316,62 @@ START_TEST(the_code_does_what_the_interpreter_does) {
 }
 END_TEST
 
+/* A ring of two stages whose products one thread starts, and the team's other warp waits there, too, although
+ * nothing depends on it: it would wait for ever, were the stage filled twice more before it comes. */
+enum { RING_ROWS = 128, RING_COLUMNS = 32, RING_K = 512, RING_ORDERS = 20 };
+static const char ring[] =
+    ".vasm 7\n"
+    ".kernel k(a: global f16[128, 512], b: global f16[32, 512], y: global f32[128, 32])\n"
+    ".warps 7\n"
+    ".grid 1\n"
+    "    %sa = alloc-shared f16[2, 128, 32]\n"
+    "    %sb = alloc-shared f16[2, 32, 32]\n"
+    "    %full = alloc-barrier [2]\n"
+    "    %empty = alloc-barrier [2], open\n"
+    "    %done = alloc-barrier [1]\n"
+    "    %d = alloc-tensor f32[128, 32]\n"
+    "    role producer warps 4 to 5\n"
+    "        for %k = 0 to 512 step 32\n"
+    "            wait-barrier %empty[%k / 32 % 2]\n"
+    "            copy-bulk %sa[%k / 32 % 2], a[0, %k], barrier %full[%k / 32 % 2]\n"
+    "            copy-bulk %sb[%k / 32 % 2], b[0, %k], barrier %full[%k / 32 % 2]\n"
+    "            arrive-barrier %full[%k / 32 % 2]\n"
+    "        end\n"
+    "    end\n"
+    "    role products warps 5 to 7\n"
+    "        for %k = 0 to 512 step 32\n"
+    "            wait-barrier %full[%k / 32 % 2]\n"
+    "            mma-tensor %d, %sa[%k / 32 % 2], %sb[%k / 32 % 2], transpose_b, accumulate %k > 0\n"
+    "            commit-tensor %empty[%k / 32 % 2]\n"
+    "        end\n"
+    "        commit-tensor %done[0]\n"
+    "    end\n"
+    "    role epilogue warps 0 to 4\n"
+    "        wait-barrier %done[0]\n"
+    "        store-global y[0, 0], load-tensor(%d, [128, 32])\n"
+    "    end\n"
+    ".end\n";
+START_TEST(warps_of_a_team_fall_behind_no_turn) {
+    static float want[RING_ROWS * RING_COLUMNS], found[RING_ROWS * RING_COLUMNS];
+    maker m = {.state = 1, .kind = &kinds[0]};
+    tvm_ir_program *program = assemble(ring);
+    uint8_t *a = operand(&m, "f16", NULL, (size_t)RING_ROWS * RING_K),
+            *b = operand(&m, "f16", NULL, (size_t)RING_COLUMNS * RING_K);
+    tvm_interp_arg args[3] = {{.data = a}, {.data = b}, {.data = want}};
+    run_interpreter(program, "k", args, one_block);
+    tvm_module *module = translate(program, "sm_100a");
+    args[2].data = found;
+    for (uint64_t order = 1; order <= RING_ORDERS; order++) {
+        memset(found, 0x7f, sizeof found);
+        run_code(module, program, args, 3, one_block, order);
+        ck_assert_mem_eq(found, want, sizeof want);
+    }
+    tvm_module_free(module);
+    tvm_ir_program_free(program);
+    free(a), free(b);
+}
+END_TEST
+
 int main(int argc, char **argv) {
     if (argc > 1) programs = strtoull(argv[1], NULL, 0);
     if (argc > 2) first_seed = strtoull(argv[2], NULL, 0);
@@ -320,5 +379,6 @@ int main(int argc, char **argv) {
     TCase *tests = suite_case(suite, "random");
     tcase_set_timeout(tests, 0);
     tcase_add_test(tests, the_code_does_what_the_interpreter_does);
+    tcase_add_test(tests, warps_of_a_team_fall_behind_no_turn);
     return run_suite(suite);
 }

@@ -224,13 +224,15 @@ tvm_status tvm_emit_ARRIVE_BARRIER(emitter *e, const tvm_insn *insn) {
     return TVM_OK;
 }
 
-/* One arrival, as that of a team, by the tensor core. */
-/* fence TENSOR_COMMIT */
+/* One arrival, as that of a team, by the tensor core. The team meets before: it lets what others have to wait
+ * for go on, and a warp that has not come to a wait by then could miss the phase, and the next one. */
+/* fence TENSOR_COMMIT, TEAM_BARRIER */
 tvm_status tvm_emit_COMMIT_TENSOR(emitter *e, const tvm_insn *insn) {
     static const tvm_operand here = {TVM_OPERAND_NONE, 0};
     const tvm_operand *operands = tvm_operands(e->k->kernel, insn);
     uint32_t count = e->k->slots[operands->value].team_arrivals, behind = tvm_new_label(e);
     mbarrier b = tvm_mbarrier_find(e, operands);
+    if (e->team.warps > 1) tvm_emit_thread_barrier(e);
     reg leader = tvm_emit_elect(e, behind);
     count_arrival(e, operands, &b, &here, leader.name, count);
     tvm_emit_even_block(e, behind);
