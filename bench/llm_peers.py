@@ -34,7 +34,7 @@ def places(decoder):
     """(owner, name) of each layer, where it can be taken and put."""
     found = [(decoder, "head")]
     for block in decoder.blocks:
-        found += [(block.qkv.parts, "0"), (block, "out"), (block.gate_up.parts, "0"), (block, "down")]
+        found += [(block.qkv.parts, "0"), (block, "out"), (block.unit.gate_up.parts, "0"), (block.unit, "down")]
     return found
 
 
