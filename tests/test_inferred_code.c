@@ -159,11 +159,21 @@ static size_t layout_at(const char *text) {
     return length;
 }
 
+/* Does the line make a tensor of which its kernel takes slices, parts of what each thread holds? */
+static bool is_sliced(const char *line, size_t size) {
+    const char *made = memmem(line, size, " = alloc-register ", 18), *end = strstr(line, "\n.end");
+    const char *name = line + strspn(line, " ");
+    char slice[120];
+    if (!made || !end) return false;
+    snprintf(slice, sizeof slice, " = slice %.*s,", (int)(made - name), name);
+    return memmem(line, (size_t)(end - line), slice, strlen(slice)) != NULL;
+}
+
 /* One line without its layouts: a keyword operand goes, another becomes the tile, a relayout a copy. Of a
- * view they stay: they are what the view means. */
+ * view, and of what slices are taken of, they stay: they are what these mean. */
 static void strip_line(tvm_text *out, const char *text, const char *line, size_t size) {
     bool relayout = memmem(line, size, " = relayout ", 12) != NULL;
-    if (strncmp(line, ".layout ", 8) == 0 || memmem(line, size, " = view ", 8)) {
+    if (strncmp(line, ".layout ", 8) == 0 || memmem(line, size, " = view ", 8) || is_sliced(line, size)) {
         tvm_text_add(out, "%.*s", (int)size, line);
         return;
     }
