@@ -83,8 +83,8 @@ static void take_invariants(checker *c, words *w) {
 }
 
 bool tvm_check_read(checker *c, const uint32_t *from, uint32_t count) {
-    words w = {from, from + count, false};
     if (count == 0) return true;
+    words w = {from, from + count, false};
     take(&w, CHECK_VERSION + 1);
     take_scalars(c, &w);
     take_rings(c, &w);
