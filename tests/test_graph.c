@@ -61,7 +61,7 @@ static tvm_status set_tensor(const char *name, void *data, int64_t n) {
 }
 
 static void temporaries(int count) {
-    char name[8];
+    char name[16];
     for (int i = 0; i < count; i++) {
         snprintf(name, sizeof name, "t%d", i);
         assert_ok(tensor(name, TVM_GRAPH_TEMPORARY, NULL, N));
