@@ -52,7 +52,7 @@ static void teardown(void) {
 }
 
 static void temporaries(int count) {
-    char name[8];
+    char name[16];
     graph_vector made;
     for (int i = 0; i < count; i++) {
         snprintf(name, sizeof name, "t%d", i);
