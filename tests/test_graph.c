@@ -463,7 +463,7 @@ START_TEST(threads_share_a_graph) {
 END_TEST
 
 START_TEST(stands_in_the_timeline) {
-    char path[] = "/tmp/graph_traceXXXXXX", text[8192];
+    char path[] = "/tmp/tvm-test-graph-XXXXXX", text[8192];
     int made = mkstemp(path);
     ck_assert_int_ge(made, 0);
     FILE *file = fdopen(made, "r");

@@ -4,6 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 #include "check_impl.h"
 
 /* ---- what is found ---- */
@@ -33,18 +36,6 @@ void tvm_check_charge(checker *c, uint64_t work) {
 
 /* ---- sets ---- */
 
-static uint32_t hash_of(const uint8_t *bytes, size_t size) {
-    uint64_t hash = UINT64_C(14695981039346656037); /* FNV-1a, by words */
-    for (; size >= 8; size -= 8, bytes += 8) {
-        uint64_t word;
-        memcpy(&word, bytes, 8);
-        hash = (hash ^ word) * UINT64_C(1099511628211);
-        hash ^= hash >> 29;
-    }
-    while (size--) hash = (hash ^ *bytes++) * UINT64_C(1099511628211);
-    return (uint32_t)(hash ^ hash >> 32);
-}
-
 static bool grow_set(check_set *set, size_t size) {
     if (set->count + 2 > set->capacity) {
         uint32_t capacity = set->capacity ? 2 * set->capacity : 256;
@@ -58,7 +49,8 @@ static bool grow_set(check_set *set, size_t size) {
         set->buckets = calloc(set->bucket_count, sizeof *set->buckets);
         if (!set->buckets) return false;
         for (uint32_t i = 0; i < set->count; i++) {
-            uint32_t b = hash_of(set->bytes + at[i], at[i + 1] - at[i]) & (set->bucket_count - 1);
+            uint32_t b =
+                (uint32_t)XXH3_64bits(set->bytes + at[i], at[i + 1] - at[i]) & (set->bucket_count - 1);
             while (set->buckets[b]) b = (b + 1) & (set->bucket_count - 1);
             set->buckets[b] = i + 1;
         }
@@ -79,7 +71,7 @@ uint32_t tvm_check_set_add(checker *c, check_set *set, const void *bytes, size_t
         c->no_memory = c->over = true;
         return 0;
     }
-    uint32_t mask = set->bucket_count - 1, b = hash_of(bytes, size) & mask;
+    uint32_t mask = set->bucket_count - 1, b = (uint32_t)XXH3_64bits(bytes, size) & mask;
     for (; set->buckets[b]; b = (b + 1) & mask) {
         uint32_t i = set->buckets[b] - 1;
         if (set->at[i + 1] - set->at[i] == size && memcmp(set->bytes + set->at[i], bytes, size) == 0)

@@ -4,19 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- sets of byte strings ---- */
+#define XXH_INLINE_ALL
+#include <xxhash.h>
 
-static uint64_t hash_bytes(const uint8_t *bytes, size_t size) {
-    uint64_t hash = UINT64_C(14695981039346656037); /* FNV-1a, by words */
-    for (; size >= 8; size -= 8, bytes += 8) {
-        uint64_t word;
-        memcpy(&word, bytes, 8);
-        hash = (hash ^ word) * UINT64_C(1099511628211);
-        hash ^= hash >> 29;
-    }
-    while (size--) hash = (hash ^ *bytes++) * UINT64_C(1099511628211);
-    return hash ^ hash >> 32;
-}
+/* ---- sets of byte strings ---- */
 
 static bool grow(prove_set *set) {
     uint32_t capacity = set->capacity ? 2 * set->capacity : 256;
@@ -24,7 +15,7 @@ static bool grow(prove_set *set) {
     if (!strings) return false;
     for (uint32_t i = 0; i < set->capacity; i++) {
         if (!set->strings[i].bytes) continue;
-        uint32_t at = (uint32_t)hash_bytes(set->strings[i].bytes, set->strings[i].size) & (capacity - 1);
+        uint32_t at = (uint32_t)XXH3_64bits(set->strings[i].bytes, set->strings[i].size) & (capacity - 1);
         while (strings[at].bytes) at = (at + 1) & (capacity - 1);
         strings[at] = set->strings[i];
     }
@@ -39,7 +30,7 @@ bool tvm_prove_set_add(prover *p, prove_set *set, const void *bytes, size_t size
         p->no_memory = true;
         return false;
     }
-    uint32_t mask = set->capacity - 1, at = (uint32_t)hash_bytes(bytes, size) & mask;
+    uint32_t mask = set->capacity - 1, at = (uint32_t)XXH3_64bits(bytes, size) & mask;
     for (; set->strings[at].bytes; at = (at + 1) & mask)
         if (set->strings[at].size == size && memcmp(set->strings[at].bytes, bytes, size) == 0) return false;
     uint8_t *copy = malloc(size);
