@@ -110,7 +110,10 @@ static bool run_size(suite *s, const gpu_test *test, const long size[3]) {
     args[count] = (gpu_arg)ARG_OUT(c, (size_t)(m * n));
     args[count++].tolerance = p->tolerance;
     const char *other = p->file ? "matmul_128" : "matmul_plain";
-    bool good = check_kernel(s, test, "matmul", args, count) && check_kernel(s, test, other, args, count);
+    /* The plain kernel refuses f8 where there is wgmma, as no case takes it there. */
+    bool refused = s->target == WIDE_TARGET && p->file == NULL && strncmp(p->a, "f8", 2) == 0;
+    bool good = check_kernel(s, test, "matmul", args, count) &&
+                (refused || check_kernel(s, test, other, args, count));
     for (size_t v = 0; v < WIDE && good && !p->file && s->target == WIDE_TARGET && k <= WIDE_K; v++)
         good = check_kernel(s, test, wide[v], args, count);
     if (!good) printf("%s: m %ld, n %ld, k %ld\n", test->name, m, n, k);
