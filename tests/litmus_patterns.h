@@ -242,15 +242,13 @@ static const pattern_row patterns[] = {
      .at = 20,
      .lost = {{"relaxed.gpu", "relaxed.cta"}, {"st.relaxed.gpu", "st"}}},
     {.name = "EXCHANGE_PEERS",
-     .text = PARAMETERS("f32[256]") BLOCKS
-     "if block.x == 0\nstore-global x[0], alloc-register(f32[128], spatial(128), init 5.0)\n"
-     "put-global y[0], alloc-register(f32[128], spatial(128), init 1.0), scope sys\nelse\n"
-     "put-global y[128], take-global(y[0], spatial(128), scope sys), scope sys\n"
-     "store-global y[0], load-global(x[0], spatial(128))\nend\n",
+     .text = PARAMETERS("f32[128]") BLOCKS
+     "if block.x == 0\nput-global y, alloc-register(f32[128], spatial(128), init 5.0), scope sys\n"
+     "else\nstore-global x, take-global(y, spatial(128), scope sys)\nend\n",
      .shared = -1,
-     .global = "x",
+     .global = "y",
      .at = 20,
-     .lost = {{"relaxed.sys", "relaxed.cta"}, {"fence.acq_rel.sys", NULL}}},
+     .lost = {{"relaxed.sys", "relaxed.cta"}, {"st.relaxed.sys", "st"}}},
     {.name = "ATOMIC_ORDER",
      .text = "x: global i32[128], y: global i32[129])\n" BLOCKS
              "%one = alloc-register i32[1], replicated(128).local(1), init 1\n"

@@ -110,6 +110,7 @@ static const open_kernel open_kernels[] = {
     {"mla_decode_warps16", PARTS_OF ", and copies of the queries whose waits are on other paths"},
     {"one_step", "what other devices put"},
     {"two_steps", "what other devices put"},
+    {"one_step_add", "what other devices put"},
     {"matmul_lowbit_mma_8x64x8", STATES},
     {"matmul_lowbit_mma_16x64x4_sm80", STATES},
     {"matmul_lowbit_stream_128x256", "rounds of turns, of which there may be none"},

@@ -201,8 +201,6 @@ tvm_status tvm_emit_PUT_GLOBAL(emitter *e, const tvm_insn *insn) {
     if (status == TVM_OK) status = tvm_transfer_plan(e, &t, align, &plan);
     if (status == TVM_OK) {
         set_exchange(e, &t, later(e, insn, 1));
-        /* fence EXCHANGE_PEERS: whoever takes this sees that the thread has emptied what it took before */
-        if (is_for_peers(later(e, insn, 1))) tvm_emit(e, "fence.acq_rel.sys;");
         explain_exchange(e, &t, &plan, align, "st");
         tvm_transfer_keep_owners(e, &t);
     }

@@ -75,12 +75,14 @@ def check_all_reduce(device):
     rank, world = dist.get_rank(), dist.get_world_size()
     reduce = parallel.AllReduce(device=device)
     for dtype in (torch.float16, torch.bfloat16, torch.float32):
-        for shape in [(1, 64), (3, 1000), (1, 8192), (0, 8), (70, 1024), (7,)]:
+        for shape in [(1, 64), (3, 1000), (1, 8192), (0, 8), (70, 1024), (7,), (300, 1024)]:
             xs = [torch.randn(shape, generator=torch.Generator().manual_seed(r)).to(device, dtype) for r in range(world)]
             wanted = sum(x.float() for x in xs).to(dtype)
             for _ in range(3):
                 assert torch.equal(reduce(xs[rank]), wanted), (dtype, shape)
-    assert reduce.takes(xs[rank].float()) and not reduce.takes(torch.zeros(1 << 20, device=device))
+    assert reduce.takes(xs[rank].float()) and not reduce.takes(torch.zeros((1 << 21) + 1, device=device))
+    check_sums_with_residual(reduce, device)
+    check_products(reduce, device)
     for wrong in (torch.zeros(4, dtype=torch.int32, device=device), torch.zeros(4, dtype=torch.float64, device=device)):
         assert not reduce.takes(wrong)
         try:
@@ -89,6 +91,58 @@ def check_all_reduce(device):
             assert str(wrong.dtype) in str(error)
         else:
             raise AssertionError("a type was taken that the program does not have")
+
+
+def check_sums_with_residual(reduce, device):
+    """add_to, of one token and of more, against sums of its own, among plain ones."""
+    rank, world = dist.get_rank(), dist.get_world_size()
+    draw = torch.Generator().manual_seed(3)
+    for dtype in (torch.float16, torch.bfloat16, torch.float32):
+        for shape in [(1, 64), (3, 1000), (1, 8192), (16, 2048), (0, 64)]:
+            parts = torch.randn(world, *shape, generator=draw).to(device, dtype)
+            residual, gain = (torch.randn(size, generator=draw).to(device, dtype) for size in (shape, shape[1:]))
+            wanted = (residual.float() + sum(parts.float())).to(dtype)
+            found = residual.clone()
+            assert reduce.adds(parts[rank])
+            moments, gained = reduce.add_to(found, parts[rank], gain)
+            assert torch.equal(found, wanted), (dtype, shape)
+            assert torch.equal(gained, (wanted.float() * gain.float()).to(dtype))
+            squares = torch.nn.functional.pad(wanted.double().square(), (0, -shape[1] % 64))
+            squares = squares.view(shape[0], moments.shape[1], 64).sum(-1)
+            assert torch.allclose(moments.double(), squares, rtol=1e-5), (dtype, shape)
+            assert torch.equal(reduce(parts[rank]), sum(parts.float()).to(dtype))
+    for wrong in ((1, 12), (1 << 20, 8)):
+        assert not reduce.adds(torch.zeros(wrong, device=device))
+
+
+def check_products(reduce, device):
+    """add_to of a row-parallel layer, by AllReduce and by torch.distributed, against the whole layer's."""
+    rank, world = dist.get_rank(), dist.get_world_size()
+    draw = torch.Generator().manual_seed(6)
+    for inputs, outputs, type, group, dtype in (
+        (256, 192, "u4", 64, torch.float16), (512, 1000, "u8", 32, torch.bfloat16),
+        (256, 64, "f6_e3m2", 0, torch.float16),
+    ):  # fmt: skip
+        inputs = inputs // 2 * world
+        linear = torch.nn.Linear(inputs, outputs, bias=type == "u4")
+        whole = nn.Linear.from_float(linear, type, group, dtype=dtype).to(device)
+        row = parallel.RowParallelLinear.from_linear(whole, all_reduce=reduce)
+        assert row.fuses
+        for tokens in (1, 16, 3, 8, 1, 1, 20):
+            x, residual = (torch.randn(tokens, n, generator=draw).to(device, dtype) for n in (inputs, outputs))
+            gain = torch.rand(outputs, generator=draw).to(device, dtype)
+            own = x.chunk(world, -1)[rank].contiguous()
+            wanted = residual.double() + whole(x, out_dtype=torch.float32).double()
+            for row.all_reduce in (reduce, None):
+                found = residual.clone()
+                moments, gained = row.add_to(found, own, gain)
+                close(found.double(), wanted, 2e-3 if dtype is torch.float16 else 1.6e-2)
+                first = found.clone()
+                dist.broadcast(first, 0)
+                assert torch.equal(first, found)  # the same bits on every rank
+                squares = torch.nn.functional.pad(found.double().square(), (0, -outputs % 64)).view(tokens, -1, 64)
+                assert torch.allclose(moments.double(), squares.sum(-1), rtol=1e-4)
+                assert torch.equal(gained, (found.float() * gain.float()).to(dtype))
 
 
 class Block(torch.nn.Module):
@@ -162,6 +216,16 @@ def check_language_model(device):
     decoder = transformers_kit.Decoder(model, batch=1, max_tokens=32, page=16)
     assert decoder.blocks[0].kv_heads == 1 and len(decoder.blocks[0].qkv.parts) == 1
     close(decoder.forward(ids), whole(ids).logits[:, -1], 5e-3)
+    assert decoder.fuses and parallel.AllReduce is type(decoder.blocks[0].out.all_reduce)
+    for all_reduce in (decoder.blocks[0].out.all_reduce, None):  # and by torch.distributed
+        for block in decoder.blocks:
+            block.out.all_reduce = block.unit.down.all_reduce = all_reduce
+        decoder.cache.reset()
+        decoder.prepare(ids.shape[1])
+        decoder.forward(ids)
+        longer = torch.cat([ids, torch.full_like(ids[:, :1], 5)], 1)
+        close(decoder.forward(longer[:, -1:]), whole(longer).logits[:, -1], 5e-3)
+    decoder.cache.reset()
     assert torch.equal(decoder.generate(ids, 4)[:, :12], tokens[:, :12])
     torch.manual_seed(dist.get_rank())
     drawn = decoder.generate(ids, 6, temperature=3.0, eos_token_id=[])

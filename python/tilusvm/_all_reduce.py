@@ -17,13 +17,21 @@ from ._signature import TYPES
 __all__ = ["AllReduce"]
 
 MOST_RANKS = 8
-BLOCKS, TILE = 64, 1024  # of the program: tensors of other shapes are refused
-#: Bytes of a tensor beyond which NCCL is asked: it moves halves, the program floats of 32 bits.
-MOST_BYTES = 256 << 10
+#: Of the program: tensors of other shapes are refused. A place has WORDS words of 32 bits.
+BLOCKS, WORDS = 128, 1024
+
+
+def depth_of(ranks):
+    """The places of a block in a launch, of each rank."""
+    return 16 // ranks
 
 
 # What it does to turns and inboxes is not told: nothing but this operator reads them, and none may be another's copy.
 library.define("all_reduce(Tensor x, Tensor turns, Tensor[] inboxes, int rank) -> Tensor")
+library.define(
+    "all_reduce_add(Tensor x, Tensor(a!) residual, Tensor gain, Tensor turns, Tensor[] inboxes, int rank)"
+    " -> (Tensor, Tensor)"
+)
 
 
 def _all_reduce(x, turns, inboxes, rank):
@@ -33,21 +41,30 @@ def _all_reduce(x, turns, inboxes, rank):
     return out
 
 
+def _all_reduce_add(x, residual, gain, turns, inboxes, rank):
+    moments, gained = _fake_add(x)
+    entry = program("all_reduce", T=TYPES[x.dtype], RANKS=len(inboxes))["all_reduce_add"]
+    entry(*x.shape, rank, x, turns, inboxes[rank], *inboxes, residual, gain, moments, gained)
+    return moments, gained
+
+
+def _fake_add(x, *_):
+    return x.new_empty((x.shape[0], -(-x.shape[1] // 64)), dtype=torch.float32), torch.empty_like(x)
+
+
 for _key in ("CPU", "CUDA"):
     library.impl("all_reduce", _all_reduce, _key)
-
-
-@torch.library.register_fake("tilusvm::all_reduce", lib=library)
-def _(x, turns, inboxes, rank):
-    return torch.empty_like(x)
+    library.impl("all_reduce_add", _all_reduce_add, _key)
+torch.library.register_fake("tilusvm::all_reduce", lambda x, *_: torch.empty_like(x), lib=library)
+torch.library.register_fake("tilusvm::all_reduce_add", _fake_add, lib=library)
 
 
 class AllReduce:
     """The sum of a tensor over the ranks of a process group, in float32 and in the order of the ranks: the same bits on
-    all of them. For tensors of a few tokens on ranks of one host.
+    all of them. For tensors of up to 8 MB on ranks of one host.
 
-    On GPUs the ranks' memory is torch's symmetric memory, which needs peer access; on the CPU a file that the processes
-    share. All ranks must call alike, on one stream each. Works in CUDA graphs.
+    On GPUs the ranks' memory is torch's symmetric memory, 32 MB of each, which needs peer access; on the CPU a file
+    that the processes share. All ranks must call alike, on one stream each. Works in CUDA graphs.
     """
 
     def __init__(
@@ -79,7 +96,7 @@ class AllReduce:
         elif len(set(_gather(socket.gethostname(), self.process_group))) > 1:
             reason = "the ranks are on several hosts"
         else:
-            shape = (2, 2, self.world, BLOCKS, TILE)
+            shape = (2, 2, self.world, BLOCKS, depth_of(self.world), WORDS)
             share = _peers_of_gpus if device.type == "cuda" else _peers_of_processes
             try:
                 self._keep, inboxes = share(shape, self.process_group, self.device)
@@ -91,13 +108,21 @@ class AllReduce:
         return reasons[0] if reasons else ""
 
     def takes(self, x: torch.Tensor) -> bool:
-        """Is it for such a tensor? What is longer than MOST_BYTES is left to torch.distributed."""
+        """Is it for such a tensor? What is longer than its memory is left to torch.distributed."""
+        tiles = -(-x.numel() * x.element_size() // (4 * WORDS))
+        return self._shares(x) and tiles <= self.world * BLOCKS * depth_of(self.world)
+
+    def adds(self, x: torch.Tensor) -> bool:
+        """Does add_to take such a tensor?"""
+        if x.dim() != 2 or x.shape[1] % 8:
+            return False
+        tiles = x.shape[0] * -(-x.shape[1] * x.element_size() // (4 * WORDS))
+        return self._shares(x) and tiles <= BLOCKS * depth_of(self.world)
+
+    def _shares(self, x):
         if self.device is None and not torch.compiler.is_compiling():
             self._connect(x.device)
-        return (
-            bool(self.inboxes) and x.device == self.device and x.dtype in FLOATS and x.is_contiguous()
-            and x.numel() * x.element_size() <= MOST_BYTES
-        )  # fmt: skip
+        return len(self.inboxes) > 0 and x.device == self.device and x.dtype in FLOATS and x.is_contiguous()
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         """The sum, a tensor of its own."""
@@ -106,6 +131,14 @@ class AllReduce:
         if x.device != self.device:
             raise ValueError(f"x must be on {self.device}, not on {x.device}")
         return torch.ops.tilusvm.all_reduce(x.contiguous(), self.turns, self.inboxes, self.rank)
+
+    def add_to(
+        self, residual: torch.Tensor, x: torch.Tensor, gain: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Adds the sum of x [m, n] to the residual [m, n], in place, rounded once; what ops.matmul_lowbit_add gives:
+        (moments, gained) for the RMS norm of the new residual, as ops.matmul_lowbit_normed takes them. x, residual and
+        gain [n] are of one type and contiguous, n is a multiple of 8."""
+        return torch.ops.tilusvm.all_reduce_add(x, residual, gain, self.turns, self.inboxes, self.rank)
 
 
 def _gather(value, group):

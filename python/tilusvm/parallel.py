@@ -203,6 +203,25 @@ class RowParallelLinear(_Parallel):
             dist.all_reduce(y, group=self.process_group)
         return y if self.reduce_dtype is None else y.to(x.dtype)
 
+    @property
+    def fuses(self) -> bool:
+        """Does it take add_to?"""
+        plain = not self.scatter_input and self.reduce_dtype is None
+        return plain and type(self.linear) is Linear and self.linear.fuses
+
+    def add_to(
+        self, residual: torch.Tensor, x: torch.Tensor, gain: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """ops.matmul_lowbit_add with the whole layer: residual [m, out_features] becomes the sum with y, in place, on
+        every rank; (moments, gained) for the norm of it. An AllReduce is one launch behind the product."""
+        y = self.linear(x)
+        if self.all_reduce is not None and self.all_reduce.adds(y):
+            return self.all_reduce.add_to(residual, y, gain)
+        dist.all_reduce(y, group=self.process_group)
+        residual += y
+        squares = torch.nn.functional.pad(residual.float().square(), (0, -residual.shape[1] % 64))
+        return squares.view(*squares.shape[:-1], -1, 64).sum(-1), residual * gain
+
     def extra_repr(self) -> str:
         return f"scatter_input={self.scatter_input}, reduce_dtype={self.reduce_dtype}"
 

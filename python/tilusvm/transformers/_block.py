@@ -109,6 +109,10 @@ class Norm(torch.nn.Module):
 
 def early(layer):
     """The layer, with the same weights, for where the launch before it writes none: see nn.Linear."""
+    if type(layer) is parallel.RowParallelLinear:
+        layer, own = copy.copy(layer), early(layer.linear)
+        layer._modules = {**layer._modules, "linear": own}  # a copy shares them with what it was copied from
+        return layer
     if type(layer) is not nn.Linear:
         return layer
     layer = copy.copy(layer)
@@ -120,6 +124,16 @@ def _own(layer):
     """Of a layer that has a part of the outputs on each rank: this rank's."""
     is_part = isinstance(layer, parallel.ColumnParallelLinear) and not layer.gather_output
     return layer.linear if is_part else layer
+
+
+def _unsummed(layer):
+    """Of a layer whose outputs are sums over the ranks, what this rank adds to them."""
+    return layer.linear if isinstance(layer, parallel.RowParallelLinear) else layer
+
+
+def _adds(layer):
+    """Does the layer take add_to?"""
+    return type(layer) in (nn.Linear, parallel.RowParallelLinear) and layer.fuses
 
 
 def _merged(parts):
@@ -286,7 +300,7 @@ class Block(torch.nn.Module):
             and self.unit is not None
             and self.unit.pairs
             and self.qkv.product is not None
-            and all(type(end) is nn.Linear and end.fuses for end in ends)
+            and all(map(_adds, ends))
         )
 
     def pair_heads(self):
@@ -333,27 +347,34 @@ class Block(torch.nn.Module):
         jobs = [lambda n=n, i=i: self._added(n, x, x.clone(), i) for n, i in norms]
         jobs += [lambda: self.before(x)] if self.before is not None else []
         jobs += [lambda: self._attend(self.qkv.each(x), context), lambda: self._attended(*heads, context)]
-        jobs.append(lambda: self.out(flat))
+        jobs.append(lambda: _unsummed(self.out)(flat))  # ranks sum in one order: no thread may
         if self.mixture is not None:
-            return [*jobs, lambda: self._mlp(x)]
+            return jobs if self._exchanges() else [*jobs, lambda: self._mlp(x)]
         if rows <= FEW_ROWS and self.fuses():
             return [*jobs, *self._few_launches(x, flat, context)]
         unit, half = self.unit, x.new_zeros(rows, self.unit.gate_up.sizes[0])
-        jobs += [lambda: unit.gate_up(x), lambda: unit.down(half)]
+        jobs += [lambda: unit.gate_up(x), lambda: _unsummed(unit.down)(half)]
         wide = x.new_zeros(rows, 2 * half.shape[1])
         return [*jobs, lambda: swiglu(wide, unit.activation, unit.pairs)] if unit.activation else jobs
 
     def _few_launches(self, x, attended, context):
         """Those of run_few but attention."""
         squares = x.new_zeros(x.shape[0], -(-x.shape[1] // 64), dtype=torch.float32)
-        wide, gain = x.new_zeros(x.shape[0], self.unit.down.in_features), self.before.weight
+        wide, gain = x.new_zeros(x.shape[0], _unsummed(self.unit.down).in_features), self.before.weight
         product = self.qkv.product.normed
         if self._appends(context):
             product = lambda x, squares: self._appended(x, squares, context)  # noqa: E731
-        return [
-            lambda: product(x, squares), lambda: self.out.add_to(x.clone(), attended, gain),
-            lambda: self.unit.gated(x, squares), lambda: self.unit.down.add_to(x.clone(), wide, gain),
-        ]  # fmt: skip
+        jobs = [lambda: product(x, squares), lambda: self.unit.gated(x, squares)]
+        for end, given in ((self.out, attended), (self.unit.down, wide)):
+            if type(end) is nn.Linear:
+                jobs.append(lambda end=end, given=given: end.add_to(x.clone(), given, gain))
+            else:
+                jobs.append(lambda end=end, given=given: end.linear(given))
+        return jobs
+
+    def _exchanges(self):
+        """Do the ranks exchange tokens within the mixture?"""
+        return any(isinstance(module, parallel.ExpertParallel) for module in self.mixture.modules())
 
     def _mlp(self, h):
         if self.mixture is None:
