@@ -48,8 +48,8 @@ CONSTANTS = {
     "MMA_CUT": (660e3, "each part of a tile that is cut"),
     "MMA_CUT_TILE": (2.1e6, "4096 sums of such a tile"),
 }  # fmt: skip
-#: The target of the devices with wgmma, as bench/variants writes it.
-WGMMA_TARGET = 90
+#: What multiplies tiles: by the target, as bench/variants writes it; on other targets mma.sync alone does.
+UNITS = {90: "wgmma", 100: "tcgen05", 103: "tcgen05", 110: "tcgen05"}
 PROGRAMS = Path(__file__).resolve().parent.parent / "programs"
 
 
@@ -84,10 +84,25 @@ def by_mma(clock, products, memory):
     }  # fmt: skip
 
 
-#: Of devices that were not measured: those with wgmma, of which an H100 has these figures, and the others, an A100's.
+def by_tcgen05(clock, products, memory):
+    """Of a device with tcgen05, by the same figures: the tensor core has no pause, as it has no registers to wait for;
+    conversions run beside it, and a stage is begun and ended by other warps. Of 128 bytes a clock of shared memory rows
+    of A take three times theirs, to be written, and read by the products of both matrices of sums, and weights twice.
+    Of its mma.sync nothing is published: an A100's products a clock."""
+    clocks = 1e3 / clock
+    tensor = {"STREAM_TENSOR": 128**3 / products * clocks, "STREAM_CONVERT": 1000, "STREAM_STEP": 0,
+              "BRING_ROW": 3 * 128 * 256 / 128 * clocks, "BRING_BIT": 2 * 128 * 16 / 128 * clocks}  # fmt: skip
+    return physical(clock, products, memory) | by_mma(clock, A100[1], memory) | tensor
+
+
+#: Of devices that were not measured: those with wgmma, of which an H100 has these figures, those with tcgen05, a B200's
+#: (bench/NOTES, "Tensor memory: a model of time"), and the others, an A100's.
 A100 = (1.41, 1024, 2039 / 108)
-UNMEASURED = {"hopper": (True, "has(wgmma)", physical(1.755, 2048, 3350 / 132)),
-              "others": (False, "!has(wgmma)", physical(*A100) | by_mma(*A100))}  # fmt: skip
+UNMEASURED = {"hopper": ("wgmma", physical(1.755, 2048, 3350 / 132)),
+              "blackwell": ("tcgen05", by_tcgen05(1.85, 4096, 7700 / 148)),
+              "others": ("mma", physical(*A100) | by_mma(*A100))}  # fmt: skip
+#: What programs ask to know that a device has it.
+CONDITIONS = {"wgmma": "has(wgmma)", "tcgen05": "has(tcgen05)", "mma": "!has(wgmma) && !has(tcgen05)"}
 
 
 def cdiv(a, b):
@@ -126,7 +141,7 @@ def read_points(files):
         for line in Path(file).read_text().splitlines():
             if line.startswith("#"):
                 found = re.match(r"# device: (.*), target (\d+), (\d+) multiprocessors", line)
-                device = (found[1], int(found[2]) == WGMMA_TARGET, int(found[3])) if found else device
+                device = (found[1], UNITS.get(int(found[2]), "mma"), int(found[3])) if found else device
                 continue
             type_name, m, n, k, *rest = line.split()
             words = [word.replace("matmul_lowbit_", "").split(":") for word in rest]
@@ -329,12 +344,13 @@ def fit(measured, attempts, found_before):
 
 
 def read_costs(file):
-    """{device: (has it wgmma?, multiprocessors, constants)} of those that were measured."""
+    """{device: (what multiplies tiles, multiprocessors, constants)} of those that were measured."""
     devices = {}
     text = re.sub(r",\n +", ", ", file.read_text()) if file.exists() else ""  # a row may be several lines
-    measured = re.compile(r"^; (\w+): (\d+) multiprocessors\n +\w+: +(\w+), (.*)", re.MULTILINE)
-    for name, places, wgmma, row in measured.findall(text):
-        devices[name] = (wgmma == "true", int(places), dict(zip(CONSTANTS, map(int, row.split(",")))))
+    measured = re.compile(r"^; (\w+): (\d+) multiprocessors\n +\w+: +(\w+, \w+), (.*)", re.MULTILINE)
+    units = {flags(unit): unit for unit in CONDITIONS}
+    for name, places, unit, row in measured.findall(text):
+        devices[name] = (units[unit], int(places), dict(zip(CONSTANTS, map(int, row.split(",")))))
     return devices
 
 
@@ -342,18 +358,18 @@ def write_costs(file, devices, said):
     lines = ["; The times by which matmul_lowbit chooses, in picoseconds: written by bench/fit.py, not by hand.",
              f"; Command: {said}"]  # fmt: skip
     lines += [f"; {name:15}{what}" for name, (_, what) in CONSTANTS.items()]
-    lines += [f".table DEVICES({', '.join(['WGMMA', *CONSTANTS])})"]
-    for name, (wgmma, places, constants) in devices.items():
-        lines += [f"; {name}: {places} multiprocessors", f"    {name}: {flag(wgmma)}, {values(constants)}"]
-    lines += ["; Not measured: by figures of an H100 and of an A100."]
-    lines += [f"    {name}: {flag(wgmma)}, {values(constants)}" for name, (wgmma, _, constants) in UNMEASURED.items()]
+    lines += [f".table DEVICES({', '.join(['WGMMA', 'TCGEN05', *CONSTANTS])})"]
+    for name, (unit, places, constants) in devices.items():
+        lines += [f"; {name}: {places} multiprocessors", f"    {name}: {flags(unit)}, {values(constants)}"]
+    lines += ["; Not measured: by figures of an H100, of a B200 and of an A100."]
+    lines += [f"    {name}: {flags(unit)}, {values(constants)}" for name, (unit, constants) in UNMEASURED.items()]
     lines += [".endtable"]
-    here = {name: f"{'' if wgmma else '!'}has(wgmma) && multiprocessors == {places}"
-            for name, (wgmma, places, _) in devices.items()}  # fmt: skip
+    here = {name: f"{CONDITIONS[unit]} && multiprocessors == {places}"
+            for name, (unit, places, _) in devices.items()}  # fmt: skip
     lines += [f".let is_{name} = {condition}" for name, condition in here.items()]
     measured = " || ".join(f"is_{name}" for name in here)
-    for name, (_, condition, _) in UNMEASURED.items():
-        lines += [f".let is_{name} = {condition}" + (f" && !({measured})" if measured else "")]
+    for name, (unit, _) in UNMEASURED.items():
+        lines += [f".let is_{name} = {CONDITIONS[unit]}" + (f" && !({measured})" if measured else "")]
     partial = file.with_name(file.name + ".partial")
     wrapped = [textwrap.fill(line, 118, subsequent_indent="        " if line[0] in ". " else "; ",
                              break_long_words=False) for line in lines]  # fmt: skip
@@ -361,8 +377,9 @@ def write_costs(file, devices, said):
     partial.replace(file)
 
 
-def flag(value):
-    return "true" if value else "false"
+def flags(unit):
+    """Of a row, WGMMA and TCGEN05."""
+    return ", ".join("true" if unit == other else "false" for other in ("wgmma", "tcgen05"))
 
 
 def values(constants):
@@ -418,7 +435,7 @@ def main():
     elif device is None:
         parser.error("no points, or no line that names the device")
     elif options.device in UNMEASURED:
-        constants = {name: round(value) for name, value in UNMEASURED[options.device][2].items()}
+        constants = {name: round(value) for name, value in UNMEASURED[options.device][1].items()}
     else:
         measured = [row for row in read_costs(table).values() if row[:2] == device[1:]]
         if not measured:

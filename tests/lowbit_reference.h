@@ -23,7 +23,8 @@ typedef struct lowbit_form {
 /* The rows of a tile of a variant, whose name says them, as matmul_lowbit_64x128x2 and
  * matmul_lowbit_mma_8x64x8; 0: the kernel is none. */
 static inline unsigned lowbit_rows(const char *kernel) {
-    static const char *const engines[] = {"matmul_lowbit_", "matmul_lowbit_mma_", "matmul_lowbit_stream_"};
+    static const char *const engines[] = {"matmul_lowbit_", "matmul_lowbit_mma_", "matmul_lowbit_stream_",
+                                          "matmul_lowbit_tensor_"};
     for (size_t i = 0; i < sizeof engines / sizeof *engines; i++) {
         size_t length = strlen(engines[i]);
         if (strncmp(kernel, engines[i], length) == 0 && isdigit((unsigned char)kernel[length]))
@@ -36,6 +37,20 @@ static inline unsigned lowbit_rows(const char *kernel) {
 static inline bool lowbit_is_for_all(const char *kernel) {
     size_t length = strlen(kernel);
     return length > 5 && strcmp(kernel + length - 5, "_sm80") == 0;
+}
+
+/* Is it a variant with tcgen05? */
+static inline bool lowbit_is_tensor(const char *kernel) {
+    return strncmp(kernel, "matmul_lowbit_tensor_", strlen("matmul_lowbit_tensor_")) == 0;
+}
+
+/* Is it a variant, and has the target what it takes? */
+static inline bool lowbit_runs_on(const char *kernel, unsigned target) {
+    if (lowbit_rows(kernel) == 0) return false;
+    if (lowbit_is_tensor(kernel)) return target >= 100 && target < 120;
+    if (lowbit_is_for_all(kernel)) return true;
+    return strncmp(kernel, "matmul_lowbit_mma_", strlen("matmul_lowbit_mma_")) == 0 ? target >= 90
+                                                                                   : target == 90;
 }
 
 /* The definitions NAME=VALUE, with a space between. */

@@ -1,5 +1,5 @@
-/* The variants of matmul_lowbit for many rows: the PTX of those that use wgmma, executed by ptx_machine.h,
- * gives what the interpreter gives, to the last bit. */
+/* The variants of matmul_lowbit for many rows: the PTX of those that use wgmma or tcgen05, executed by
+ * ptx_machine.h, gives what the interpreter gives, to the last bit. */
 #include "check_kit.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,6 +21,7 @@ enum { PARAMETERS = 16, SHIPPED_N = 264, SHIPPED_K = 384 };
 typedef struct shipped {
     tvm_ir_program *program;
     const tvm_ir_kernel *kernel;
+    unsigned target, multiprocessors;
     tvm_launch_env env;
     tvm_scalar scalars[PARAMETERS];
     void *data[PARAMETERS];
@@ -43,8 +44,10 @@ static void fill_parameter(const shipped *s, uint32_t i) {
 static void open_shipped(shipped *s, int m) {
     const int64_t sizes[] = {m, SHIPPED_N, SHIPPED_K};
     for (unsigned i = 0; i < 3; i++) s->scalars[i].i = sizes[i];
-    s->env = (tvm_launch_env){
-        .scalars = s->scalars, .multiprocessors = 1, .target = 90, .traits = tvm_target_traits_for(90)};
+    s->env = (tvm_launch_env){.scalars = s->scalars,
+                              .multiprocessors = s->multiprocessors,
+                              .target = s->target,
+                              .traits = tvm_target_traits_for(s->target)};
     ck_assert_int_eq(tvm_launch_check(s->program, s->kernel, &s->env, NULL), TVM_OK);
     tvm_launch_tensor own[TVM_MAX_LAUNCH_TENSORS];
     uint32_t count = s->kernel->param_count, owned = tvm_launch_tensors(s->kernel, own);
@@ -69,8 +72,10 @@ static void interpret_shipped(shipped *s) {
     tvm_diags diags = {0};
     tvm_interp_kernel *prepared = NULL;
     tvm_interp_arg args[PARAMETERS] = {{{0}, NULL}};
-    tvm_interp_options options = {
-        .threads = 1, .multiprocessors = 1, .target = 90, .traits = tvm_target_traits_for(90)};
+    tvm_interp_options options = {.threads = 1,
+                                  .multiprocessors = s->multiprocessors,
+                                  .target = s->target,
+                                  .traits = tvm_target_traits_for(s->target)};
     for (uint32_t i = 0; i < s->kernel->param_count; i++)
         args[i] = (tvm_interp_arg){.scalar = s->scalars[i], .data = s->data[i]};
     ck_assert_int_eq(tvm_interp_prepare(s->program, s->kernel, &prepared, &diags), TVM_OK);
@@ -106,11 +111,25 @@ static const char *const shipped_types[] = {"WTYPE=u4",
                                             "WTYPE=f4_e2m1 OTYPE=f32 GROUP=32"};
 enum { SHIPPED_TYPES = sizeof shipped_types / sizeof *shipped_types };
 
-/* Its variants with wgmma give what the interpreter gives, to the last bit: all of the first type, and of the
- * others without TVM_TEST_ALL every other one. */
+/* The code for m rows gives what the interpreter gives, to the last bit. */
+static void is_as_interpreted(const shipped *of, const tvm_module *module, int m) {
+    shipped s = *of, again = *of;
+    uint32_t c = s.kernel->param_count - 1;
+    open_shipped(&s, m);
+    open_shipped(&again, m);
+    interpret_shipped(&s);
+    execute_shipped(&again, module);
+    ck_assert_mem_eq(s.data[c], again.data[c], s.bytes[c]);
+    close_shipped(&s);
+    close_shipped(&again);
+}
+
+/* Its variants with wgmma: all of the first type, and of the others without TVM_TEST_ALL every other one. */
 START_TEST(the_shipped_program_is_right) {
     char path[5000];
-    shipped s = {.program = assemble_file(program_path("matmul_lowbit_u4.vasm", path), shipped_types[_i])};
+    shipped s = {.program = assemble_file(program_path("matmul_lowbit_u4.vasm", path), shipped_types[_i]),
+                 .target = 90,
+                 .multiprocessors = 1};
     tvm_module *module = translate(s.program, "sm_90a");
     unsigned found = 0, with_wgmma = 0;
     for (uint32_t k = 0; k < s.program->kernel_count; k++) {
@@ -119,18 +138,35 @@ START_TEST(the_shipped_program_is_right) {
         if (tvm_cluster_blocks(&s.program->kernels[k]) > (_i == 0 ? 2 : 1)) continue;
         if (_i > 0 && !test_takes(with_wgmma++ + (unsigned)_i % 2, 2)) continue;
         s.kernel = &s.program->kernels[k];
-        uint32_t c = s.kernel->param_count - 1;
-        shipped again = s;
-        open_shipped(&s, 61);
-        open_shipped(&again, 61);
-        interpret_shipped(&s);
-        execute_shipped(&again, module);
-        ck_assert_mem_eq(s.data[c], again.data[c], s.bytes[c]);
-        close_shipped(&s);
-        close_shipped(&again);
+        is_as_interpreted(&s, module, 61);
         found++;
     }
     ck_assert_uint_gt(found, 0);
+    tvm_module_free(module);
+    tvm_ir_program_free(s.program);
+}
+END_TEST
+
+static const char *const tensor_types[] = {"WTYPE=u4", "WTYPE=u3 GROUP=32", "WTYPE=f6_e3m2 GROUP=0",
+                                           "WTYPE=u4 ZEROS=1 GROUP=64 BIAS=1 ATYPE=bf16",
+                                           "WTYPE=u8", "WTYPE=u4 BOOK=\"nf4\"",
+                                           "WTYPE=f4_e2m1 GROUP=16 FACTOR=1"};
+enum { TENSOR_TYPES = sizeof tensor_types / sizeof *tensor_types };
+
+/* Those with tcgen05, whose tiles three blocks share: one of each type without TVM_TEST_ALL. */
+START_TEST(tensor_variants_are_right) {
+    char path[5000];
+    shipped s = {.program = assemble_file(program_path("matmul_lowbit_u4.vasm", path), tensor_types[_i]),
+                 .target = 100,
+                 .multiprocessors = 3};
+    tvm_module *module = translate(s.program, "sm_100a");
+    unsigned found = 0;
+    for (uint32_t k = 0; k < s.program->kernel_count; k++) {
+        s.kernel = &s.program->kernels[k];
+        if (!tvm_has_tensor_memory(s.kernel) || !test_takes(found++ + (unsigned)_i, 4)) continue;
+        is_as_interpreted(&s, module, 61);
+    }
+    ck_assert_uint_eq(found, 4);
     tvm_module_free(module);
     tvm_ir_program_free(s.program);
 }
@@ -140,6 +176,7 @@ int main(void) {
     Suite *suite = suite_create("codegen_many_rows");
     TCase *tests = tcase_create("many_rows");
     tcase_add_loop_test(tests, the_shipped_program_is_right, 0, SHIPPED_TYPES);
+    tcase_add_loop_test(tests, tensor_variants_are_right, 0, TENSOR_TYPES);
     suite_add_tcase(suite, tests);
     return run_suite(suite);
 }

@@ -154,7 +154,7 @@ static void each_variant(kernel_kit *k, machine on, const weights *of,
     unsigned number = 0;
     for (size_t i = 0; i < tvm_kernel_count(k->program); i++) {
         const char *kernel = tvm_kernel_name(tvm_kernel_at(k->program, i));
-        if (lowbit_rows(kernel) == 0 || (on.target < 90 && !lowbit_is_for_all(kernel))) continue;
+        if (!lowbit_runs_on(kernel, on.target)) continue;
         is_right(k, of, number++ % 2 ? 5 : 19, kernel);
         ck_assert_int_eq(tvm_set_sanitizer(k->context, TVM_SANITIZE_TEXT), TVM_OK);
         is_right(k, of, 3, kernel);

@@ -223,7 +223,7 @@ static void variants_multiply(const runner *r, unsigned first, unsigned turn, co
     unsigned number = 0;
     for (size_t k = 0; k < tvm_kernel_count(r->code); k++) {
         const char *kernel = tvm_kernel_name(tvm_kernel_at(r->code, k));
-        if (lowbit_rows(kernel) == 0) continue;
+        if (!lowbit_runs_on(kernel, r->on.target)) continue;
         unsigned v = number++;
         if (v < first || v >= first + TOGETHER ||
             !test_takes(v + turn, grid_depends_on_device(kernel) ? 3 : 1))
@@ -275,11 +275,47 @@ START_TEST(large_variants_multiply) {
     open_runner(&r, f, (machine){90, 5});
     for (size_t k = 0; k < tvm_kernel_count(r.code); k++) {
         const char *kernel = tvm_kernel_name(tvm_kernel_at(r.code, k));
-        if (lowbit_rows(kernel) > 16 && test_takes((unsigned)k + (unsigned)_i, 5))
+        if (lowbit_rows(kernel) > 16 && lowbit_runs_on(kernel, 90) && test_takes((unsigned)k + (unsigned)_i, 5))
             runner_multiplies(&r, kernel, sizes, 2, 0);
     }
     close_runner(&r);
     form_multiplies(f, (machine){90, 132}, "matmul_lowbit", sizes, 2, 0);
+}
+END_TEST
+
+/* Those with tcgen05, of tiles that are whole and that two blocks or more share: of each type of weights, and with each
+ * of the options. */
+static void tensor_variants_multiply(const lowbit_form *f, unsigned turn) {
+    static const unsigned multiprocessors[] = {1, 3, 5};
+    static const long sizes[][3] = {{33, 264, 640}, {70, 584, 256}, {17, 136, 1408}, {200, 72, 128}};
+    runner r;
+    open_runner(&r, f, (machine){100, multiprocessors[turn % 3]});
+    unsigned found = 0;
+    for (size_t k = 0; k < tvm_kernel_count(r.code); k++) {
+        const char *kernel = tvm_kernel_name(tvm_kernel_at(r.code, k));
+        if (lowbit_is_tensor(kernel) && test_takes(found++ + turn, 4))
+            runner_multiplies(&r, kernel, &sizes[turn % 2], 3, turn / 4);
+    }
+    ck_assert_uint_gt(found, 0);
+    close_runner(&r);
+}
+
+START_TEST(tensor_variants_multiply_every_type) {
+    char name[TVM_DTYPE_NAME_MAX];
+    lowbit_form f = {.type = tvm_dtype_name(lowbit[_i], name), .options = matmul_default};
+    f.options.bf16 = lowbit[_i].exponent >= 5;
+    tensor_variants_multiply(&f, (unsigned)_i);
+}
+END_TEST
+
+START_TEST(tensor_variants_multiply_every_form) {
+    static const lowbit_form forms[] = {
+        {"u4", {1, 64, 1}, true, false, false}, {"u4", {0, 32, 0}, false, false, false},
+        {"u4", {0, 0, 1}, false, false, true},  {"i5", {1, 64, 0}, true, false, false},
+        {"u3", {1, 16, 1}, false, false, true}, {"f4_e2m1", {0, 16, 0}, true, false, true},
+        {"fp4", {1, 32, 0}, true, false, false}, {"u8", {1, 128, 1}, true, false, false},
+    };
+    tensor_variants_multiply(&forms[_i], (unsigned)_i);
 }
 END_TEST
 
@@ -587,7 +623,7 @@ START_TEST(every_variant_has_experts) {
     if (strstr(defines[_i / 2], "GATHER") != NULL) gather_rows(&o);
     for (size_t i = 0; i < tvm_kernel_count(r.code); i++) {
         const char *name = tvm_kernel_name(tvm_kernel_at(r.code, i));
-        if (lowbit_rows(name) == 0) continue;
+        if (!lowbit_runs_on(name, r.on.target)) continue;
         for (size_t j = 0; j < OFFSETS(offsets_of_70); j++)
             if (test_takes(i + 2 * j + (unsigned)_i, 6)) rows_have_experts(&r, &o, offsets_of_70[j], name);
         if (!test_takes(i + (unsigned)_i, 3)) continue;
@@ -673,6 +709,8 @@ static Suite *lowbit_suite(void) {
     tcase_add_loop_test(run, every_variant_multiplies_every_shape, 0,
                         SHAPES_TYPES * MOST_VARIANTS / TOGETHER);
     tcase_add_loop_test(run, large_variants_multiply, 0, LARGE_FORMS);
+    tcase_add_loop_test(run, tensor_variants_multiply_every_type, 0, lowbit_count);
+    tcase_add_loop_test(run, tensor_variants_multiply_every_form, 0, 8);
     tcase_add_loop_test(run, rows_of_tiles_share_the_device, 0, 3);
     tcase_add_loop_test(run, every_option_multiplies, 0, OPTIONS);
     tcase_add_loop_test(run, early_weights_are_the_same, 0, 3);

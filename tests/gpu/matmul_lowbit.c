@@ -205,15 +205,13 @@ static bool check_kernel(const lowbit_run *r, const problem *o, const char *kern
     return good;
 }
 
-/* Those that this GPU has: all but some are for sm_90 and later. */
+/* Those that this GPU has. */
 static bool check_variants(const lowbit_run *r, const problem *o, size_t size) {
-    enum { LATE_TARGET = 90 };
     size_t count = tvm_kernel_count(r->gpu), every = size < SIZES ? SIZES : count;
     bool good = true;
     for (size_t k = 0; k < count; k++) {
         const char *kernel = tvm_kernel_name(tvm_kernel_at(r->gpu, k));
-        if (lowbit_rows(kernel) == 0) continue;
-        if (r->s->target < LATE_TARGET && !lowbit_is_for_all(kernel)) continue;
+        if (!lowbit_runs_on(kernel, r->s->target)) continue;
         good = check_kernel(r, o, kernel, (k + size + r->data->turn) % every == 0) && good;
     }
     return good;
