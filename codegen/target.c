@@ -29,8 +29,9 @@ bool tvm_target_has(tvm_target target, tvm_capability capability) {
     return tvm_traits_have(tvm_target_traits_of(target), capability);
 }
 
-bool tvm_target_moves_registers(tvm_target target) {
-    return tvm_target_has(target, TVM_HAS_SETMAXNREG) && tvm_target_has(target, TVM_HAS_WGMMA);
+bool tvm_target_moves_registers(tvm_target target, const tvm_ir_kernel *kernel) {
+    return tvm_target_has(target, TVM_HAS_SETMAXNREG) &&
+           (tvm_target_has(target, TVM_HAS_WGMMA) || tvm_has_tensor_memory(kernel));
 }
 
 const char *tvm_target_name(tvm_target target, char name[16]) {

@@ -79,8 +79,9 @@ enum { SCALED_FORMS = sizeof scaled_forms / sizeof *scaled_forms };
 static const char *const scaled_kernels[] = {
     "matmul_scaled",         "matmul_scaled_plain",   "matmul_scaled_256x128", "matmul_scaled_128x192",
     "matmul_scaled_128x160", "matmul_scaled_128x128", "matmul_scaled_128x64",  "matmul_scaled_64x128",
-    "matmul_scaled_64x64",   "matmul_scaled_f8"};
-enum { SCALED_KERNELS = sizeof scaled_kernels / sizeof *scaled_kernels };
+    "matmul_scaled_64x64",   "matmul_scaled_f8",      "matmul_scaled_tensor_128x256",
+    "matmul_scaled_tensor_128x128", "matmul_scaled_tensor_128x64"};
+enum { SCALED_KERNELS = sizeof scaled_kernels / sizeof *scaled_kernels, SCALED_TENSOR = SCALED_KERNELS - 3 };
 /* Rows, columns and depth that end within tiles and groups. */
 static const size_t sizes[][3] = {{1, 8, 32}, {130, 200, 160}, {150, 136, 416}};
 enum { SIZES = sizeof sizes / sizeof *sizes };
@@ -144,6 +145,11 @@ START_TEST(operands_with_scales_are_multiplied) {
             kit_execute(&k, p.c, program, "matmul_scaled_plain", "sm_80");
             compare(p.c, p.wanted, p.sums, p.k, group, "matmul_scaled_plain for sm_80");
         }
+        const char *tensor = scaled_kernels[SCALED_TENSOR + (size_t)_i % 3];
+        if (s == 1 && has_kernel(program, tensor)) {
+            kit_execute(&k, p.c, program, tensor, "sm_100a");
+            compare(p.c, p.wanted, p.sums, p.k, group, tensor);
+        }
         if (s == 1 && f->group == 32) {
             kit_execute(&k, p.c, program, "matmul_scaled_f8", "sm_89");
             compare(p.c, p.wanted, p.sums, p.k, group, "matmul_scaled_f8 for sm_89");
@@ -187,8 +193,11 @@ enum { LOWBIT_FORMS = sizeof lowbit_forms / sizeof *lowbit_forms };
 static const char *const lowbit_kernels[] = {"matmul_lowbit_a8",         "matmul_lowbit_a8_plain",
                                              "matmul_lowbit_a8_128x128", "matmul_lowbit_a8_64x128",
                                              "matmul_lowbit_a8_64x64",   "matmul_lowbit_a8_16x64",
-                                             "matmul_lowbit_a8_160x128", "matmul_lowbit_a8_192x128"};
-enum { LOWBIT_KERNELS = sizeof lowbit_kernels / sizeof *lowbit_kernels };
+                                             "matmul_lowbit_a8_160x128", "matmul_lowbit_a8_192x128",
+                                             "matmul_lowbit_a8_tensor_64x128",
+                                             "matmul_lowbit_a8_tensor_128x128",
+                                             "matmul_lowbit_a8_tensor_192x128"};
+enum { LOWBIT_KERNELS = sizeof lowbit_kernels / sizeof *lowbit_kernels, LOWBIT_TENSOR = LOWBIT_KERNELS - 3 };
 static const size_t lowbit_sizes[][3] = {{1, 8, 128}, {70, 136, 384}, {150, 72, 256}};
 enum { LOWBIT_SIZES = sizeof lowbit_sizes / sizeof *lowbit_sizes };
 
@@ -261,6 +270,11 @@ START_TEST(weights_of_fewer_bits_are_multiplied) {
             kit_execute(&k, p.c, program, "matmul_lowbit_a8_plain", "sm_80");
             compare(p.c, p.wanted, p.sums, p.k, group, "matmul_lowbit_a8_plain for sm_80");
         }
+        const char *tensor = lowbit_kernels[LOWBIT_TENSOR + (size_t)_i % 3];
+        if (s == 1 && has_kernel(program, tensor)) {
+            kit_execute(&k, p.c, program, tensor, "sm_100a");
+            compare(p.c, p.wanted, p.sums, p.k, group, tensor);
+        }
         product_free(&p);
     }
     tvm_ir_program_free(program);
@@ -282,7 +296,7 @@ START_TEST(rows_do_not_depend_on_each_other) {
     tvm_ir_program *program = assemble_file(program_path(file, path), "GROUP=128");
     product p = _i == 0 ? scaled_new(&k, &scaled_forms[0], size) : lowbit_new(&k, &lowbit_forms[0], size);
     const char *const *kernels = _i == 0 ? scaled_kernels : lowbit_kernels;
-    for (size_t v = 0; v < LOWBIT_KERNELS; v++) {
+    for (size_t v = 0; v < (_i == 0 ? (size_t)SCALED_KERNELS : (size_t)LOWBIT_KERNELS); v++) {
         /* those add halves of k up otherwise */
         if (strstr(kernels[v], "a8_64x64") != NULL || strstr(kernels[v], "a8_16x64") != NULL) continue;
         if (!has_kernel(program, kernels[v])) continue;

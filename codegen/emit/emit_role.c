@@ -20,9 +20,9 @@ static uint32_t at_entry(const emitter *e) {
     return most < MOST_OF_A_THREAD ? most : MOST_OF_A_THREAD;
 }
 
-/* setmaxnreg, where the target has wgmma and the role's warpgroups have not done it for another role. */
+/* setmaxnreg, where it pays and the role's warpgroups have not done it for another role. */
 static const char *find_change(const emitter *e, const tvm_insn *insn, const tvm_role *role) {
-    if (role->registers == 0 || !tvm_target_moves_registers(e->k->target)) return NULL;
+    if (role->registers == 0 || !tvm_target_moves_registers(e->k->target, e->k->kernel)) return NULL;
     for (const tvm_insn *at = e->k->kernel->insns; at < insn; at++) {
         if (tvm_insn_class(at) != TVM_CLASS_SECTION) continue;
         tvm_role other = tvm_role_of(e->k->kernel, at);
@@ -103,8 +103,8 @@ static void set_index(emitter *e, const tvm_insn *insn) {
 static void explain(emitter *e, const tvm_role *role, const char *change) {
     if (change)
         tvm_explain(e, "branch, setmaxnreg", 0, 1, -1, "");
-    else if (role->registers && !tvm_target_moves_registers(e->k->target))
-        tvm_explain(e, "branch", 0, 1, -1, "setmaxnreg: only targets with wgmma have kernels that need it");
+    else if (role->registers && !tvm_target_moves_registers(e->k->target, e->k->kernel))
+        tvm_explain(e, "branch", 0, 1, -1, "setmaxnreg: only wgmma and sums in tensor memory need it");
     else
         tvm_explain(e, "branch", 0, 1, -1, "");
 }

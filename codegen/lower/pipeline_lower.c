@@ -46,7 +46,7 @@ static void write_kernel(lowering *l, bool parted, tvm_target target) {
     l->to->insn_count = l->to->operand_count = 0;
     if (!l->failed) tvm_lower_rings(l);
     if (parted && !l->failed)
-        tvm_lower_roles(l, tvm_target_moves_registers(target));
+        tvm_lower_roles(l, tvm_target_moves_registers(target, l->from));
     else if (!l->failed)
         write_groups(l);
 }
