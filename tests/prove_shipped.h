@@ -88,6 +88,7 @@ typedef struct open_kernel {
 #define RINGS    "a tile that is handed on from ring to ring, as often as shared memory tells"
 #define PARTS_OF "a count of parts that other blocks add up, as far as tables in memory say which are theirs"
 #define STATES   "too many states"
+#define TENSORS  "what mma-tensor reads of shared and tensor memory"
 #define WHOLE(K)                                                                                             \
     { "matmul_lowbit_mma_" K, NULL }
 
@@ -115,6 +116,16 @@ static const open_kernel open_kernels[] = {
     {"matmul_lowbit_mma_16x64x4_sm80", STATES},
     {"matmul_lowbit_stream_128x256", "rounds of turns, of which there may be none"},
     {"matmul_lowbit_stream_256x256x2", "multicast and arrivals with a rank"},
+    {"matmul_lowbit_tensor_32x256", TENSORS},
+    {"matmul_lowbit_tensor_64x256", TENSORS},
+    {"matmul_lowbit_tensor_128x256", TENSORS},
+    {"matmul_lowbit_tensor_192x256", TENSORS},
+    {"matmul_lowbit_a8_tensor_64x128", TENSORS},
+    {"matmul_lowbit_a8_tensor_128x128", TENSORS},
+    {"matmul_lowbit_a8_tensor_192x128", TENSORS},
+    {"matmul_scaled_tensor_128x64", TENSORS},
+    {"matmul_scaled_tensor_128x128", TENSORS},
+    {"matmul_scaled_tensor_128x256", TENSORS},
     WHOLE("64x256x1"),
     WHOLE("64x256x2"),
     WHOLE("32x256x1"),
@@ -135,6 +146,7 @@ enum { OPEN_KERNELS = sizeof open_kernels / sizeof *open_kernels };
 #undef RINGS
 #undef PARTS_OF
 #undef STATES
+#undef TENSORS
 #undef WHOLE
 
 /* NULL: it is not there. */
