@@ -229,7 +229,8 @@ static void run_programs(const char *folder) {
                                              {"attention.vasm", "T=f8_e4m3"},
                                              {"attention_decode.vasm", "KTYPE=u4"},
                                              {"kv_append.vasm", "KTYPE=u4"},
-                                             {"matmul_lowbit_u4.vasm", "EXPERTS=true"}};
+                                             {"matmul_lowbit_u4.vasm", "EXPERTS=true"},
+                                             {"matmul_scaled.vasm", "GROUP=32"}};
     glob_t found;
     char pattern[4200];
     snprintf(pattern, sizeof pattern, "%s/*.vasm", folder);

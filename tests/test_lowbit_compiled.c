@@ -73,6 +73,30 @@ START_TEST(every_weight_type_compiles_for_sm_90a) {
 }
 END_TEST
 
+/* Those with tcgen05, one of each type, and one of each way in which scales and zero points are had. */
+static void tensor_compiles(const char *define, unsigned turn) {
+    static const char *const kernels[] = {"_tensor_32x256", "_tensor_64x256", "_tensor_128x256",
+                                          "_tensor_192x256"};
+    static const char *const targets[] = {"sm_100a", "sm_103a", "sm_110a"};
+    char only[64];
+    for (unsigned i = 0; i < 4; i++) {
+        if (!test_takes(turn + i, 4)) continue;
+        snprintf(only, sizeof only, "ONLY=\"%s\"", kernels[i]);
+        defined_compiles(define, only, targets[(turn + i) % 3]);
+    }
+}
+
+START_TEST(tensor_variants_compile) {
+    static const char *const forms[] = {"WTYPE=u4 ATYPE=bf16 GROUP=32 ZEROS=true BIAS=true FACTOR=true",
+                                        "WTYPE=u7 GROUP=16 ZEROS=true", "WTYPE=u4 BOOK=\"nf4\" BIAS=true",
+                                        "WTYPE=f4_e2m1 GROUP=16 STYPE=f8_e4m3 FACTOR=true"};
+    char name[TVM_DTYPE_NAME_MAX], define[64];
+    snprintf(define, sizeof define, "WTYPE=%s ATYPE=bf16", tvm_dtype_name(lowbit[_i], name));
+    tensor_compiles(define, (unsigned)_i);
+    if ((size_t)_i < sizeof forms / sizeof *forms) tensor_compiles(forms[_i], (unsigned)_i);
+}
+END_TEST
+
 /* Those that have no register to spare, or for want of one do not ship. */
 START_TEST(tight_kernels_compile) {
     static const char *const tight[][2] = {{"WTYPE=u1", "_32x256x3"},
@@ -218,6 +242,7 @@ static Suite *compiled_suite(void) {
     Suite *suite = suite_create("lowbit_compiled");
     TCase *compile = tcase_create("ptxas"), *tight = tcase_create("tight"), *text = tcase_create("text");
     tcase_add_loop_test(compile, every_weight_type_compiles_for_sm_90a, 0, lowbit_count);
+    tcase_add_loop_test(compile, tensor_variants_compile, 0, lowbit_count);
     if (test_exhaustively()) tcase_add_loop_test(compile, everything_that_ships_compiles, 0, lowbit_count);
     tcase_add_loop_test(compile, few_types_compile_for_other_targets, 0, 9);
     tcase_add_loop_test(compile, options_compile_for_sm_90a, 0, COMPILED_FORMS);

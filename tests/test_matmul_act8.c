@@ -333,6 +333,12 @@ static const struct {
     {"matmul_lowbit_a8.vasm", "LEVELS=true ZEROS=true GROUP=64", "sm_90a"},
     {"matmul_lowbit_a8.vasm", "WTYPE=f6_e3m2 ATYPE=f8_e4m3", "sm_89"},
     {"matmul_lowbit_a8.vasm", "WTYPE=u7 ZEROS=true", "sm_100a"},
+    {"matmul_lowbit_a8.vasm", "ATYPE=f8_e4m3 ZEROS=true GROUP=32", "sm_103a"},
+    {"matmul_lowbit_a8.vasm", "WTYPE=f4_e2m1 ATYPE=f8_e4m3 GROUP=32 STYPE=e8m0", "sm_110a"},
+    {"matmul_lowbit_a8.vasm", "LEVELS=true", "sm_110a"},
+    {"matmul_scaled.vasm", "GROUP=32", "sm_100a"},
+    {"matmul_scaled.vasm", "GROUP=128 BIAS=true", "sm_103a"},
+    {"matmul_scaled.vasm", "T=i8 OTYPE=f32", "sm_110a"},
 };
 enum { COMPILED = sizeof compiled / sizeof *compiled };
 
