@@ -22,8 +22,8 @@ const tvm_target_record *tvm_target_record_of(tvm_target target);
 /* The first target that has the capability; the last one where none has. */
 const tvm_target_record *tvm_target_first_with(tvm_capability capability);
 
-/* setmaxnreg pays, and is used, where products are wgmma, and in kernels with tensor memory: warpgroups that add
- * sums up need more registers than a thread starts with. */
+/* setmaxnreg pays, and is used, where products are wgmma, and in kernels with tensor memory: warpgroups that
+ * add sums up need more registers than a thread starts with. */
 bool tvm_target_moves_registers(tvm_target target, const tvm_ir_kernel *kernel);
 
 #endif

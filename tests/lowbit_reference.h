@@ -50,7 +50,7 @@ static inline bool lowbit_runs_on(const char *kernel, unsigned target) {
     if (lowbit_is_tensor(kernel)) return target >= 100 && target < 120;
     if (lowbit_is_for_all(kernel)) return true;
     return strncmp(kernel, "matmul_lowbit_mma_", strlen("matmul_lowbit_mma_")) == 0 ? target >= 90
-                                                                                   : target == 90;
+                                                                                    : target == 90;
 }
 
 /* The definitions NAME=VALUE, with a space between. */

@@ -168,8 +168,8 @@ static inline bool is_in_manual(const char *top) {
         const char *name = open_kernels[i].name;
         bool there = false;
         for (size_t at = 0; at + strlen(name) < size && !there; at++)
-            there =
-                memcmp(text + at, name, strlen(name)) == 0 && strchr(" ,\t\n", text[at + strlen(name)]) != NULL;
+            there = memcmp(text + at, name, strlen(name)) == 0 &&
+                    strchr(" ,\t\n", text[at + strlen(name)]) != NULL;
         if (!there) fprintf(stderr, "tvm-memory(7) does not name %s\n", name);
         good = there;
     }

@@ -147,9 +147,12 @@ START_TEST(the_shipped_program_is_right) {
 }
 END_TEST
 
-static const char *const tensor_types[] = {"WTYPE=u4", "WTYPE=u3 GROUP=32", "WTYPE=f6_e3m2 GROUP=0",
+static const char *const tensor_types[] = {"WTYPE=u4",
+                                           "WTYPE=u3 GROUP=32",
+                                           "WTYPE=f6_e3m2 GROUP=0",
                                            "WTYPE=u4 ZEROS=1 GROUP=64 BIAS=1 ATYPE=bf16",
-                                           "WTYPE=u8", "WTYPE=u4 BOOK=\"nf4\"",
+                                           "WTYPE=u8",
+                                           "WTYPE=u4 BOOK=\"nf4\"",
                                            "WTYPE=f4_e2m1 GROUP=16 FACTOR=1"};
 enum { TENSOR_TYPES = sizeof tensor_types / sizeof *tensor_types };
 

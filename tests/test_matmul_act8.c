@@ -76,11 +76,19 @@ static const scaled_form scaled_forms[] = {
     {"GROUP=32 BIAS=true OTYPE=f32", "f8_e4m3", "f8_e4m3", "e8m0", "f32", 32, 1, false, false, true},
 };
 enum { SCALED_FORMS = sizeof scaled_forms / sizeof *scaled_forms };
-static const char *const scaled_kernels[] = {
-    "matmul_scaled",         "matmul_scaled_plain",   "matmul_scaled_256x128", "matmul_scaled_128x192",
-    "matmul_scaled_128x160", "matmul_scaled_128x128", "matmul_scaled_128x64",  "matmul_scaled_64x128",
-    "matmul_scaled_64x64",   "matmul_scaled_f8",      "matmul_scaled_tensor_128x256",
-    "matmul_scaled_tensor_128x128", "matmul_scaled_tensor_128x64"};
+static const char *const scaled_kernels[] = {"matmul_scaled",
+                                             "matmul_scaled_plain",
+                                             "matmul_scaled_256x128",
+                                             "matmul_scaled_128x192",
+                                             "matmul_scaled_128x160",
+                                             "matmul_scaled_128x128",
+                                             "matmul_scaled_128x64",
+                                             "matmul_scaled_64x128",
+                                             "matmul_scaled_64x64",
+                                             "matmul_scaled_f8",
+                                             "matmul_scaled_tensor_128x256",
+                                             "matmul_scaled_tensor_128x128",
+                                             "matmul_scaled_tensor_128x64"};
 enum { SCALED_KERNELS = sizeof scaled_kernels / sizeof *scaled_kernels, SCALED_TENSOR = SCALED_KERNELS - 3 };
 /* Rows, columns and depth that end within tiles and groups. */
 static const size_t sizes[][3] = {{1, 8, 32}, {130, 200, 160}, {150, 136, 416}, {140, 264, 384}};
@@ -195,10 +203,14 @@ static const lowbit_form lowbit_forms[] = {
     {"WTYPE=f4_e2m1 ATYPE=f8_e4m3 GROUP=0", "f4_e2m1", "f8_e4m3", "f32", "f16", 0, false, false, false},
 };
 enum { LOWBIT_FORMS = sizeof lowbit_forms / sizeof *lowbit_forms };
-static const char *const lowbit_kernels[] = {"matmul_lowbit_a8",         "matmul_lowbit_a8_plain",
-                                             "matmul_lowbit_a8_128x128", "matmul_lowbit_a8_64x128",
-                                             "matmul_lowbit_a8_64x64",   "matmul_lowbit_a8_16x64",
-                                             "matmul_lowbit_a8_160x128", "matmul_lowbit_a8_192x128",
+static const char *const lowbit_kernels[] = {"matmul_lowbit_a8",
+                                             "matmul_lowbit_a8_plain",
+                                             "matmul_lowbit_a8_128x128",
+                                             "matmul_lowbit_a8_64x128",
+                                             "matmul_lowbit_a8_64x64",
+                                             "matmul_lowbit_a8_16x64",
+                                             "matmul_lowbit_a8_160x128",
+                                             "matmul_lowbit_a8_192x128",
                                              "matmul_lowbit_a8_tensor_64x128",
                                              "matmul_lowbit_a8_tensor_128x128",
                                              "matmul_lowbit_a8_tensor_192x128"};

@@ -275,7 +275,8 @@ START_TEST(large_variants_multiply) {
     open_runner(&r, f, (machine){90, 5});
     for (size_t k = 0; k < tvm_kernel_count(r.code); k++) {
         const char *kernel = tvm_kernel_name(tvm_kernel_at(r.code, k));
-        if (lowbit_rows(kernel) > 16 && lowbit_runs_on(kernel, 90) && test_takes((unsigned)k + (unsigned)_i, 5))
+        if (lowbit_rows(kernel) > 16 && lowbit_runs_on(kernel, 90) &&
+            test_takes((unsigned)k + (unsigned)_i, 5))
             runner_multiplies(&r, kernel, sizes, 2, 0);
     }
     close_runner(&r);
@@ -283,8 +284,8 @@ START_TEST(large_variants_multiply) {
 }
 END_TEST
 
-/* Those with tcgen05, of tiles that are whole and that two blocks or more share: of each type of weights, and with each
- * of the options. */
+/* Those with tcgen05, of tiles that are whole and that two blocks or more share: of each type of weights, and
+ * with each of the options. */
 static void tensor_variants_multiply(const lowbit_form *f, unsigned turn) {
     static const unsigned multiprocessors[] = {1, 3, 5};
     static const long sizes[][3] = {{33, 264, 640}, {70, 584, 256}, {17, 136, 1408}, {200, 72, 128}};
@@ -310,9 +311,9 @@ END_TEST
 
 START_TEST(tensor_variants_multiply_every_form) {
     static const lowbit_form forms[] = {
-        {"u4", {1, 64, 1}, true, false, false}, {"u4", {0, 32, 0}, false, false, false},
-        {"u4", {0, 0, 1}, false, false, true},  {"i5", {1, 64, 0}, true, false, false},
-        {"u3", {1, 16, 1}, false, false, true}, {"f4_e2m1", {0, 16, 0}, true, false, true},
+        {"u4", {1, 64, 1}, true, false, false},  {"u4", {0, 32, 0}, false, false, false},
+        {"u4", {0, 0, 1}, false, false, true},   {"i5", {1, 64, 0}, true, false, false},
+        {"u3", {1, 16, 1}, false, false, true},  {"f4_e2m1", {0, 16, 0}, true, false, true},
         {"fp4", {1, 32, 0}, true, false, false}, {"u8", {1, 128, 1}, true, false, false},
     };
     tensor_variants_multiply(&forms[_i], (unsigned)_i);
