@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
 """Products of mixtures of experts: matmul_lowbit with EXPERTS beside torch._grouped_mm of bf16 in one process.
 
-    experts_peers.py [--mixtures mixtral,...] [--tokens 1,...] [--products gate_up,...] [--variants] [--seconds S]
+    experts_peers.py [--mixtures mixtral,...] [--tokens 1,...] [--products gate_up,...] [--rivals triton,humming]
+                     [--variants 2048,...] [--seconds S]
 
 Each token has `top` experts at random, other ones in each launch of a graph; rows are sorted by expert beforehand, as a
 router leaves them. products: gate_up, down, and layer, which is both, with the gate between and the weighted sum behind
 (torch's gathers rows, multiplies, gates, multiplies and adds up in operators of its own). Times are medians of replays
 of CUDA graphs, us; weights are in copies that are larger together than ten times the L2. The result of a product is
 compared with float64 first. touched: experts that have rows, on average; GB/s: of their weights and scales; TFLOP/s: of
-rows that there are. --variants: every kernel of the program, too, for choices that were not the best. Stops before a
-point that would begin after so many seconds.
+rows that there are. --rivals: products of others with weights of 4 bits (bench/experts_rivals.py). --variants: at these
+numbers of tokens every kernel of the program, too, for choices that were not the best. Stops before a point that would
+begin after so many seconds.
 Exit status: 0 every point was right, 1 one was not."""
 import argparse
 import sys
@@ -74,14 +76,15 @@ def routed(tokens, top, count):
     return rows.offsets, int((rows.offsets.diff() > 0).sum())
 
 
-def error_of(stack, x, offsets, y):
+def error_of(stack, x, offsets, y, dequantize=None):
     """Relative, Frobenius, of the rows of the first and last expert that have some."""
+    dequantize = dequantize or (lambda e: stack.layers.linear(e).dequantize(torch.float64).T)
     sizes = offsets.diff().tolist()
     found = [e for e in range(stack.count) if sizes[e]]
     most = 0.0
     for e in {found[0], found[-1]}:
         begin, end = int(offsets[e]), min(int(offsets[e + 1]), int(offsets[e]) + 300)
-        wanted = x[begin:end].double() @ stack.layers.linear(e).dequantize(torch.float64).T
+        wanted = x[begin:end].double() @ dequantize(e)
         most = max(most, float((y[begin:end].double() - wanted).norm() / wanted.norm()))
     return most
 
@@ -138,7 +141,35 @@ def read_rate():
     return x.numel() * 4 / job.least / 1e3
 
 
-def measure(mixture, product, tokens, stack, weight, variants):
+def rivals_of(names, *sizes):
+    made = []
+    for name in filter(None, names.split(",")):
+        import experts_rivals
+
+        try:
+            made.append(experts_rivals.RIVALS[name](*sizes))
+        except Exception as problem:
+            print(f"# {name}: {problem!r}"[:300])
+    return made
+
+
+def add_rivals(add, stack, rivals, x, drawn, out):
+    """Adds what launches each of them that is right; one that cannot is told."""
+    for rival in rivals:
+        try:
+            for name, way in rival.ways(x.shape[0]).items():
+                ready = [rival.prepare(offsets, x.shape[0], way) for offsets in drawn]
+                out.fill_(float("nan"))
+                rival.launch(0, x, ready[0], out)
+                error = error_of(stack, x, drawn[0], out, rival.dequantize)
+                if not error < 0.01:
+                    raise ValueError(f"{name}: error {error:.1e}")
+                add(name, lambda i, x, offsets, out, p=ready, r=rival: r.launch(i, x, p[i % len(p)], out))
+        except Exception as problem:
+            print(f"# {type(rival).__name__}: {problem!r}"[:300])
+
+
+def measure(mixture, product, tokens, stack, weight, variants, rivals):
     count, top, hidden, inner, *_ = MIXTURES[mixture]
     rows = tokens * top
     launches = 40 if rows * stack.n * stack.k < 1e11 else 8
@@ -155,7 +186,11 @@ def measure(mixture, product, tokens, stack, weight, variants):
     add("ours", stack.entry)
     if weight is not None:
         add("bf16", lambda i, x, offsets, out: torch._grouped_mm(x, weight, offsets[1:]))
-    for name, launch in stack.kernels().items() if variants else ():
+    add_rivals(add, stack, rivals, x, offsets, out)
+    kernels = stack.kernels() if variants else {}
+    if rows > 16 * count:
+        kernels = {name: launch for name, launch in kernels.items() if not name.startswith("mma")}
+    for name, launch in kernels.items():
         out.fill_(float("nan"))
         try:
             launch(0, x, offsets[0], out)
@@ -182,7 +217,8 @@ def main():
     parser.add_argument("--mixtures", default=",".join(MIXTURES))
     parser.add_argument("--tokens", default="1,4,16,64,512,2048,8192")
     parser.add_argument("--products", default="gate_up,down,layer")
-    parser.add_argument("--variants", action="store_true")
+    parser.add_argument("--variants", default="", help="numbers of tokens")
+    parser.add_argument("--rivals", default="", help="triton,humming")
     parser.add_argument("--seconds", type=float, default=1e9)
     options = parser.parse_args()
     begin, right = time.monotonic(), True
@@ -201,12 +237,14 @@ def main():
             k, n = (hidden, 2 * inner) if product == "gate_up" else (inner, hidden)
             stack = Stack(count, k, n, type, group)
             weight = torch.randn(count, n, stack.k, device="cuda", dtype=torch.bfloat16).mT
+            rivals = rivals_of(options.rivals, count, k, n, type, group)
             for tokens in map(int, options.tokens.split(",")):
                 if time.monotonic() - begin > options.seconds:
                     print("# out of time")
                     return 0 if right else 1
-                right &= measure(mixture, product, tokens, stack, weight, options.variants)
-            del stack, weight
+                variants = options.variants and tokens in map(int, options.variants.split(","))
+                right &= measure(mixture, product, tokens, stack, weight, variants, rivals)
+            del stack, weight, rivals
     return 0 if right else 1
 
 

@@ -1,0 +1,174 @@
+"""Other products of mixtures of experts with low-precision weights, for bench/experts_peers.py: a Triton kernel in the
+way of vLLM's fused_moe for weights of 4 bits, and humming's grouped product, where that package is there.
+
+Each has a class: rival(count, k, n, type, group) makes random weights, rival.ways(rows) are what to try, by name,
+rival.prepare(offsets, rows, way) what a launch needs of the routing (of Triton the list of tiles, which vLLM's
+moe_align_block_size makes; untimed), rival.launch(i, x, prepared, out) launches, rival.dequantize(e) is float64 [k, n].
+
+    experts_rivals.py MIXTURE PRODUCT TOKENS...     compiles humming's kernels, before experts_peers.py measures"""
+import json
+import sys
+
+import torch
+import triton
+import triton.language as tl
+
+BYTES = 1 << 29
+E2M1 = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0]
+E2M1 += [-value for value in E2M1]
+
+
+RAISE = tl.constexpr(2.0**63)  # twice: from the exponents of bf16 to those of e2m1
+
+
+@triton.jit
+def fused_experts(
+    x, w, s, out, tiles, offsets, n, k,
+    BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, GROUP: tl.constexpr, IS_FLOAT: tl.constexpr,
+):  # fmt: skip
+    columns = tl.cdiv(n, BN)
+    tile, column = tl.program_id(0) // columns, tl.program_id(0) % columns
+    expert, begin = tl.load(tiles + 2 * tile).to(tl.int64), tl.load(tiles + 2 * tile + 1)
+    if expert < 0:
+        return
+    rows, is_own = begin + tl.arange(0, BM), begin + tl.arange(0, BM) < tl.load(offsets + expert + 1)
+    cols, at = (column * BN + tl.arange(0, BN)) % n, tl.arange(0, BK)
+    a = x + rows[:, None].to(tl.int64) * k + at[None, :]
+    b = w + expert * n * (k // 2) + cols[None, :] * (k // 2) + at[:, None] // 2
+    scales = s + expert * n * (k // GROUP) + cols[None, :] * (k // GROUP)
+    acc = tl.zeros((BM, BN), tl.float32)
+    for step in range(0, tl.cdiv(k, BK)):
+        inside = step * BK + at < k
+        left = tl.load(a, is_own[:, None] & inside[None, :], 0.0)
+        codes = (tl.load(b, inside[:, None], 0) >> (at[:, None] % 2 * 4)) & 15
+        if BK <= GROUP:
+            scale = tl.load(scales + step * BK // GROUP).to(tl.float32)
+        else:
+            scale = tl.load(scales + (step * BK + at[:, None]) // GROUP, inside[:, None], 0.0).to(tl.float32)
+        if IS_FLOAT:
+            bits = ((codes.to(tl.int16) & 8) << 12) | ((codes.to(tl.int16) & 7) << 6)
+            right = bits.to(tl.bfloat16, bitcast=True).to(tl.float32) * (RAISE * RAISE) * scale
+        else:
+            right = (codes.to(tl.float32) - 8.0) * scale
+        acc = tl.dot(left, right.to(tl.bfloat16), acc)
+        a += BK
+        b += BK // 2
+    to = column * BN + tl.arange(0, BN)
+    is_own = is_own[:, None] & (to < n)[None, :]
+    tl.store(out + rows[:, None].to(tl.int64) * n + to[None, :], acc.to(tl.bfloat16), is_own)
+
+
+class Triton:
+    """With the best of a few tiles, tried at each number of rows."""
+
+    def __init__(self, count, k, n, type, group):
+        self.k, self.n, self.count, self.group, self.is_float = k, n, count, group, type[0] == "f"
+        self.copies = max(2 if BYTES else 1, BYTES // (count * k * n // 2))
+        self.w = torch.randint(0, 256, (self.copies, count, n, k // 2), dtype=torch.uint8, device="cuda")
+        self.s = (torch.rand((self.copies, count, n, k // group), device="cuda") * 0.01 + 0.01).bfloat16()
+
+    def ways(self, rows):
+        """Tiles of (rows, columns, k), warps and stages, as many of vLLM's tables have them."""
+        each = rows / self.count
+        height = 16 if each <= 16 else 64 if each <= 64 else 128
+        tiles = (height, 64, 64, 4, 4), (height, 128, 64, 8 if height == 128 else 4, 3)
+        return {f"triton {tile[0]}x{tile[1]}": tile for tile in tiles}
+
+    def prepare(self, offsets, rows, tile):
+        sizes = offsets.diff()
+        most = min(rows, rows // tile[0] + self.count)
+        ends = ((sizes + tile[0] - 1) // tile[0]).cumsum(0)
+        at = torch.arange(most, device="cuda")
+        expert = torch.searchsorted(ends, at, right=True)
+        known = expert < self.count
+        expert = expert.clamp(max=self.count - 1)
+        first = torch.where(expert > 0, ends[(expert - 1).clamp(min=0)], 0)
+        begin = offsets[expert] + (at - first) * tile[0]
+        return torch.stack([torch.where(known, expert, -1), begin], -1).int().contiguous(), offsets, tile
+
+    def launch(self, i, x, prepared, out):
+        tiles, offsets, (bm, bn, bk, warps, stages) = prepared
+        i %= self.copies
+        grid = (tiles.shape[0] * triton.cdiv(self.n, bn),)
+        fused_experts[grid](
+            x, self.w[i], self.s[i], out, tiles, offsets, self.n, self.k,
+            BM=bm, BN=bn, BK=bk, GROUP=self.group, IS_FLOAT=self.is_float, num_warps=warps, num_stages=stages,
+        )  # fmt: skip
+
+    def dequantize(self, e):
+        codes = torch.stack([self.w[0, e] & 15, self.w[0, e] >> 4], -1).view(self.n, self.k)
+        return numbers(codes, self.is_float).mul(self.s[0, e].double().repeat_interleave(self.group, 1)).t()
+
+
+def numbers(codes, is_float):
+    return torch.tensor(E2M1, dtype=torch.float64, device="cuda")[codes.long()] if is_float else codes.double() - 8
+
+
+class Humming:
+    def __init__(self, count, k, n, type, group):
+        from humming.layer import HummingLayer
+
+        self.k, self.n, self.count, self.group, self.is_float = k, n, count, group, type[0] == "f"
+        size = count * k * n // 2
+        self.copies = max(2 if BYTES else 1, BYTES // size)
+        kind = {"dtype": "float4e2m1" if self.is_float else "uint4", "group_size": group}
+        self.layers, self.tuned = [], {}
+        for i in range(self.copies):
+            layer = HummingLayer(n, k, dict(kind), num_experts=count, torch_dtype=torch.bfloat16).cuda()
+            words = torch.randint(-(2**31), 2**31, (count, n, k // 8), dtype=torch.int32, device="cuda")
+            scales = (torch.rand((count, n, k // group), device="cuda") * 0.01 + 0.01).bfloat16()
+            assert layer.weight.shape == words.shape, (layer.weight.shape, words.shape)
+            if i == 0:
+                self.words, self.scales = words.clone(), scales.clone()
+            layer.weight.data, layer.weight_scale.data = words, scales.view(layer.weight_scale.shape)
+            layer.transform()
+            self.layers.append(layer)
+        self.config = json.dumps({"gemm_type": "grouped_contiguous"})
+
+    def tuning(self, rows):
+        from humming.tune import get_heuristics_config
+
+        if rows not in self.tuned:
+            config = get_heuristics_config(self.layers[0].humming_config, shape_m=rows, gemm_type="grouped_contiguous")
+            self.tuned[rows] = json.dumps(config)
+        return self.tuned[rows]
+
+    def compile(self, rows):
+        from humming.kernel.humming import HummingKernel
+
+        layer = self.layers[0].humming_config.to_str()
+        HummingKernel.prepare_kernels(layer, self.config, self.tuning(rows), torch.device("cuda", 0))
+
+    def ways(self, rows):
+        return {"humming": self.tuning(rows)}
+
+    def prepare(self, offsets, rows, way):
+        return offsets.long(), way
+
+    def launch(self, i, x, prepared, out):
+        offsets, tuning = prepared
+        self.layers[i % self.copies](x, out, expert_layout=offsets, compute_config=self.config, tuning_config=tuning)
+
+    def dequantize(self, e):
+        codes = (self.words[e].long()[..., None] >> 4 * torch.arange(8, device="cuda")) & 15
+        scales = self.scales[e].double().repeat_interleave(self.group, 1)
+        return (numbers(codes.view(self.n, self.k), self.is_float) * scales).t()
+
+
+RIVALS = {"triton": Triton, "humming": Humming}
+
+
+def warm(mixture, product, *tokens):
+    global BYTES
+    from experts_peers import MIXTURES
+
+    BYTES = 0
+    count, top, hidden, inner, type, group = MIXTURES[mixture]
+    k, n = (hidden, 2 * inner) if product == "gate_up" else (inner, hidden)
+    rival = Humming(count, k, n, type, group)
+    for m in tokens:
+        rival.compile(int(m) * top)
+
+
+if __name__ == "__main__":
+    warm(*sys.argv[1:])
