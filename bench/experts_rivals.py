@@ -5,7 +5,7 @@ Each has a class: rival(count, k, n, type, group) makes random weights, rival.wa
 rival.prepare(offsets, rows, way) what a launch needs of the routing (of Triton the list of tiles, which vLLM's
 moe_align_block_size makes; untimed), rival.launch(i, x, prepared, out) launches, rival.dequantize(e) is float64 [k, n].
 
-    experts_rivals.py MIXTURE PRODUCT TOKENS...     compiles humming's kernels, before experts_peers.py measures"""
+    experts_rivals.py MIXTURE PRODUCT TOKENS...     compiles what they launch, before experts_peers.py measures"""
 import json
 import sys
 
@@ -133,12 +133,6 @@ class Humming:
             self.tuned[rows] = json.dumps(config)
         return self.tuned[rows]
 
-    def compile(self, rows):
-        from humming.kernel.humming import HummingKernel
-
-        layer = self.layers[0].humming_config.to_str()
-        HummingKernel.prepare_kernels(layer, self.config, self.tuning(rows), torch.device("cuda", 0))
-
     def ways(self, rows):
         return {"humming": self.tuning(rows)}
 
@@ -165,9 +159,13 @@ def warm(mixture, product, *tokens):
     BYTES = 0
     count, top, hidden, inner, type, group = MIXTURES[mixture]
     k, n = (hidden, 2 * inner) if product == "gate_up" else (inner, hidden)
-    rival = Humming(count, k, n, type, group)
-    for m in tokens:
-        rival.compile(int(m) * top)
+    for rival in RIVALS.values():
+        made = rival(count, k, n, type, group)
+        for rows in (int(m) * top for m in tokens):
+            offsets = torch.linspace(0, rows, count + 1, device="cuda").int()
+            x, out = (torch.zeros(rows, width, device="cuda", dtype=torch.bfloat16) for width in (k, n))
+            for way in made.ways(rows).values():
+                made.launch(0, x, made.prepare(offsets, rows, way), out)
 
 
 if __name__ == "__main__":

@@ -370,7 +370,7 @@ def gpt_oss(count, hidden, inner):
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("pretrained", [False, True])
 def test_gpt_oss(tmp_path, device, pretrained):
-    """A stack of all experts, whose scales are exact in bf16."""
+    """A stack of all experts, whose scales are the file's."""
     model = model_of("gpt_oss").bfloat16()
     tensors, weights = gpt_oss(4, 64, 96)
     theirs(model, tmp_path / "theirs", {f"model.layers.0.mlp.experts.{n}": t for n, t in tensors.items()},
@@ -378,6 +378,7 @@ def test_gpt_oss(tmp_path, device, pretrained):
     found = imported(tmp_path, model, device, pretrained)
     block = mlp_of(found).experts
     assert (block.down_proj.type, block.down_proj.group, block.down_proj.dtype) == ("f4_e2m1", 32, torch.bfloat16)
+    assert block.gate_up_proj.scale_dtype == block.down_proj.scale_dtype == torch.uint8
     for name, weight in weights.items():
         assert torch.equal(getattr(block, name).dequantize().double().cpu(), torch.from_numpy(weight).mT)
         mlp_of(model).experts._parameters[name].copy_(torch.from_numpy(weight))

@@ -191,6 +191,60 @@ def test_a_model_in_bfloat16(tmp_path):
     close(made(x, out_dtype=torch.float32), x.double() @ torch.from_numpy(weight), 8e-3)
 
 
+def stacked(make, tmp_path, count=3, n=48):
+    """A stack of as many experts of a checkpoint each, and its weights f64 [count, k, n]."""
+    layers, weights = [], []
+    for i in range(count):
+        tensors, weight, *_ = narrow(make, n)
+        tensors["weight_packed"] = numpy.roll(tensors["weight_packed"], i, 0)
+        at = numpy.roll(numpy.arange(n), i)
+        scales = tensors["weight_scale"]
+        tensors["weight_scale"] = (scales[0], scales[1][at]) if isinstance(scales, tuple) else scales[at]
+        folder = tmp_path / str(i)
+        folder.mkdir(parents=True)
+        layers.append(loaded(tensors, folder))
+        weights.append(weight[:, at])
+    return experts.Experts.from_linears(layers), torch.from_numpy(numpy.stack(weights))
+
+
+@NARROW
+@pytest.mark.parametrize("device", DEVICES)
+def test_stacks_of_experts(tmp_path, make, dtype, device):
+    """They have the file's bytes, too; products against float64, of few rows and more, with a gate; saved, loaded, and
+    a part of them."""
+    stack, weights = stacked(make, tmp_path)
+    kind = narrow(make)[3]
+    assert (stack.scale_dtype, stack.scales.dtype, stack.dtype) == (kind, kind, dtype)
+    stack, weights = stack.to(device), weights.to(device)
+    for rows in (4, 70):
+        index = (torch.arange(rows) % 3).to(device)
+        x = torch.randn(rows, 256, generator=torch.Generator().manual_seed(rows)).to(device, dtype)
+        exact = torch.einsum("ik,ikn->in", x.double(), weights[index])
+        close(stack(x, index), exact, 1e-3 if dtype == torch.float16 else 4e-3)
+        a, b = exact[:, ::2], exact[:, 1::2]
+        close(stack(x, index, gate="silu"), torch.nn.functional.silu(a) * b, 2e-3 if dtype == torch.float16 else 8e-3)
+    for i in range(3):
+        one = stack.linear(i)
+        assert one.scale_dtype == kind and torch.equal(one.dequantize(), stack.dequantize()[i])
+    storage.save(torch.nn.Sequential(stack), tmp_path / "saved")
+    other = torch.nn.Sequential(experts.Experts(3, 256, 48, False, device="meta"))
+    storage.load(other, tmp_path / "saved", device=device)
+    assert (other[0].scale_dtype, other[0].dtype) == (kind, dtype)
+    assert torch.equal(other[0](x, index), stack(x, index))
+
+
+def test_stacks_that_differ(tmp_path):
+    """Where an expert has a power of two that the program does not take, all have halves, and the same weights."""
+    first, wide = (loaded(narrow(mxfp4)[0], tmp_path / name) for name in ("a", "b") if not (tmp_path / name).mkdir())
+    wide._set_scales(torch.full_like(wide.scales, 160), torch.bfloat16)
+    assert wide.scale_dtype is None
+    for layers in ([first, wide, first], [wide, first]):
+        stack = experts.Experts.from_linears(layers)
+        assert stack.scale_dtype is None and stack.dtype == torch.bfloat16
+        for i, layer in enumerate(layers):
+            assert torch.equal(stack.linear(i).dequantize(), layer.dequantize())
+
+
 def test_refusals(tmp_path):
     layer = loaded(narrow(mxfp4, 64)[0], tmp_path)
     x, words = torch.zeros(2, 256, dtype=torch.bfloat16), {"type": "f4_e2m1", "group": 32}
@@ -201,12 +255,13 @@ def test_refusals(tmp_path):
     for size, dtype in ((64, torch.float16), (40, torch.bfloat16)):
         with pytest.raises(ValueError, match="multiple of 16 outputs, and powers of two with torch.bfloat16"):
             nn.Linear(256, size, scale_dtype=torch.uint8, dtype=dtype, **words)
-    with pytest.raises(ValueError, match="scale_dtype is for nn.Linear alone"):
-        experts.Experts(2, 256, 64, scale_dtype=torch.uint8, dtype=torch.bfloat16, **words)
+    stack = experts.Experts.from_linears([layer, layer])
+    with pytest.raises(TypeError, match=r"Experts: x must be torch\.bfloat16"):
+        stack(x.half(), torch.tensor([0, 1]))
 
 
 def test_from_codes():
-    """Scales of float8_e8m0fnu are their bits; a stack of experts has halves."""
+    """Scales of float8_e8m0fnu are their bits, in a stack of experts, too."""
     e8m0 = getattr(torch, "float8_e8m0fnu", None)
     if e8m0 is None:
         pytest.skip("this torch has no float8_e8m0fnu")
@@ -219,5 +274,5 @@ def test_from_codes():
     values = torch.tensor([number("f4_e2m1", code) for code in range(16)])[codes.int()] * powers
     assert torch.equal(layer.dequantize().double(), values.t())
     stack = experts.Experts.from_linears([layer, layer])
-    assert stack.scales.dtype == stack.dtype == torch.bfloat16
+    assert (stack.scale_dtype, stack.dtype) == (torch.uint8, torch.bfloat16) and torch.equal(stack.scales[1], raw)
     assert torch.equal(stack.dequantize()[1].double(), values.t())

@@ -92,8 +92,8 @@ def matmul_experts(
 
     x: halves [m, k]; offsets: i32 [experts + 1], of which one that is less than the one before it, or no row, counts
     as the nearest that is not: rows of no matrix are undefined in the result; packed: uint8 [experts,
-    *packed_shape(type, group, k, n)], of 1 to 512 experts; scales: of x's type, [experts, k / group, n], or [experts,
-    1, n] for group 0; zeros: as scales; bias: [experts, n]; multiplier: f32 [experts]; out_dtype: as of matmul_lowbit.
+    *packed_shape(type, group, k, n)], of 1 to 512 experts; scales: of x's type, or of 8 bits as matmul_lowbit takes
+    them, [experts, k / group, n], or [experts, 1, n] for group 0; zeros: as scales; bias: [experts, n]; multiplier: f32 [experts]; out_dtype: as of matmul_lowbit.
 
     gate: silu, gelu or gelu_tanh: act(a) * b of the results a and b of columns 2j and 2j + 1, [m, n / 2]; clamped:
     gpt-oss' a / (1 + exp(-1.702 a)) * (b + 1), with a at most 7 and b within 7. rows: i32 [m], where x is [tokens, k]:
@@ -107,8 +107,8 @@ def matmul_experts(
 class Experts(LowBit):
     """`experts` linear layers of one shape and type, nn.Linear without a gradient: y[i] = x[i] W[expert of i]^T + bias.
 
-    The arguments, but for scale_dtype, and the buffers are those of nn.Linear, the buffers with a first dimension of
-    experts: packed, scales, zeros, bias, order, multiplier. Scales are halves: those of 8 bits become so.
+    The arguments, but for batch_invariant, and the buffers are those of nn.Linear, the buffers with a first dimension
+    of experts: packed, scales, zeros, bias, order, multiplier.
     """
 
     has_turns = False  #: are outputs 2j and 2j + 1 a gate and what it gates?
@@ -121,11 +121,10 @@ class Experts(LowBit):
         if not isinstance(experts, int) or not 1 <= experts <= MOST_EXPERTS:
             raise ValueError(f"Experts: experts must be a number from 1 to {MOST_EXPERTS}, not {experts!r}")
         one = Linear(in_features, out_features, bias, device="meta", **options)
-        for name, given in (("batch_invariant", one.batch_invariant), ("scale_dtype", one.scale_dtype)):
-            if given:
-                raise ValueError(f"Experts: {name} is for nn.Linear alone")
+        if one.batch_invariant:
+            raise ValueError("Experts: batch_invariant is for nn.Linear alone")
         self.experts, self.in_features, self.out_features = experts, in_features, out_features
-        self.type, self.group, self._whole = one.type, one.group, one._whole
+        self.type, self.group, self._whole, self._activations = one.type, one.group, one._whole, one._activations
         for name, tensor in one._buffers.items():
             made = None
             if tensor is not None:
@@ -140,7 +139,8 @@ class Experts(LowBit):
     @classmethod
     def from_linears(cls, layers: Iterable[Linear]) -> Experts:
         """Of nn.Linear layers of one shape and type, whose tensors are copied. What some have and others have not, is
-        made up: zero points in the middle, a bias of zeros, the plain order, a multiplier of 1."""
+        made up: zero points in the middle, a bias of zeros, the plain order, a multiplier of 1. Scales are of 8 bits
+        where those of all are."""
         layers = list(layers)
         return cls.collect(layers, len(layers))
 
@@ -155,16 +155,25 @@ class Experts(LowBit):
             if made is None:
                 made = cls(
                     count, layer.in_features, layer.out_features, False, type=layer.type, group=layer.group,
-                    dtype=layer.dtype, device="meta",
+                    dtype=layer.dtype, scale_dtype=layer.scale_dtype, device="meta",
                 )  # fmt: skip
             for name in ("in_features", "out_features", "type", "group", "dtype"):
                 if getattr(layer, name) != getattr(made, name):
                     raise ValueError(f"{name} of expert {i} is {getattr(layer, name)}, not {getattr(made, name)}")
+            if layer.scale_dtype != made.scale_dtype:
+                made._widen()
             for name, value in layer._buffers.items():
-                made._set(name, i, widened(value, layer.dtype) if name == "scales" else value)
+                if name == "scales" and made.scale_dtype is None:
+                    value = widened(value, layer.dtype)
+                made._set(name, i, value)
         if made is None or i != count - 1:
             raise ValueError(f"there must be {count} layers, one at least")
         return made
+
+    def _widen(self):
+        """Scales of 8 bits become halves, as those of another expert are."""
+        if self.scale_dtype is not None:
+            self.scales, self._activations = widened(self.scales, self.dtype), None
 
     def _set(self, name, expert, value):
         """Copies an expert's tensor to its place; None where it has none, for which the others' make up one."""
@@ -206,7 +215,7 @@ class Experts(LowBit):
         """One of them, an nn.Linear over the same memory."""
         made = Linear(
             self.in_features, self.out_features, self.bias is not None, type=self.type, group=self.group,
-            zeros=self.zeros is not None, dtype=self.dtype, device="meta",
+            zeros=self.zeros is not None, dtype=self.dtype, scale_dtype=self.scale_dtype, device="meta",
         )  # fmt: skip
         for name, buffer in self._buffers.items():
             value = None if buffer is None else buffer[expert]
@@ -246,6 +255,8 @@ class Experts(LowBit):
 
     def _multiply(self, x, rows, bias, gate=None, top=0):
         n, k = self._whole
+        if self.scale_dtype is not None and x.dtype != self.dtype:  # the operator takes both types of halves
+            raise TypeError(f"Experts: x must be {self.dtype}, not {x.dtype}")
         if self.order is not None:
             place = torch.arange(x.shape[0], dtype=torch.int32, device=x.device)
             owner = torch.searchsorted(rows.offsets[1:], place, right=True).clamp(max=self.experts - 1)

@@ -148,10 +148,10 @@ def _kind_of(module):
     if isinstance(module, Linear8):  # its scales do not say of which type its results are
         static = module.input_scale is not None
         return {"activations": module.activations, "static": static, "dtype": _NAMES[module.dtype]}
-    if isinstance(module, Experts):
-        return {"experts": module.experts}
     narrow = module.scale_dtype  # nor do those of 8 bits; halves do
     scales = {} if narrow is None else {"scales": NARROW[narrow], "dtype": _NAMES[module.dtype]}
+    if isinstance(module, Experts):
+        return {"experts": module.experts, **scales}
     return {"batch_invariant": module.batch_invariant, **scales}
 
 
@@ -232,12 +232,11 @@ def _prepare(model, modules, names):
         make, words = Linear, {"batch_invariant": config.get("batch_invariant", False), **own}
         if "experts" in config:
             make, sizes, words = Experts, (config["experts"], *sizes), own
-        elif "scales" in config:
-            words["scale_dtype"] = _NARROW[config["scales"]]
-            words["dtype"] = _DTYPES[config["dtype"]]
         elif "activations" in config:
             make, words = Linear8, {name: config[name] for name in ("activations", "static")}
             words["dtype"] = _DTYPES[config["dtype"]]
+        if "scales" in config:
+            words |= {"scale_dtype": _NARROW[config["scales"]], "dtype": _DTYPES[config["dtype"]]}
         zeros = prefix + "zeros" in names
         made = make(*sizes, type=config["type"], group=config["group"], zeros=zeros, device="meta", **words)
         _put(model, name, made)
