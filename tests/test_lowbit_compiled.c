@@ -174,9 +174,12 @@ START_TEST(batch_invariant_programs_compile) {
 END_TEST
 
 START_TEST(stacks_of_experts_compile) {
-    static const char *const defines[] = {"WTYPE=u4", "WTYPE=f4_e2m1 ATYPE=bf16 GROUP=32 BIAS=true",
+    static const char *const defines[] = {"WTYPE=u4",
+                                          "WTYPE=f4_e2m1 ATYPE=bf16 GROUP=32 BIAS=true",
                                           "WTYPE=u3 GROUP=64 ZEROS=true FACTOR=true",
-                                          "WTYPE=u4 GROUP=64 BOOK=\"nf4\""};
+                                          "WTYPE=u4 GROUP=64 BOOK=\"nf4\"",
+                                          "WTYPE=f4_e2m1 ATYPE=bf16 GROUP=32 STYPE=e8m0 BIAS=true",
+                                          "WTYPE=f4_e2m1 ATYPE=bf16 GROUP=16 STYPE=f8_e4m3 FACTOR=true"};
     defined_compiles(defines[_i], "EXPERTS=true", "sm_90a");
 }
 END_TEST
@@ -246,7 +249,7 @@ static Suite *compiled_suite(void) {
     if (test_exhaustively()) tcase_add_loop_test(compile, everything_that_ships_compiles, 0, lowbit_count);
     tcase_add_loop_test(compile, few_types_compile_for_other_targets, 0, 9);
     tcase_add_loop_test(compile, options_compile_for_sm_90a, 0, COMPILED_FORMS);
-    tcase_add_loop_test(compile, stacks_of_experts_compile, 0, 4);
+    tcase_add_loop_test(compile, stacks_of_experts_compile, 0, 6);
     tcase_add_loop_test(compile, batch_invariant_programs_compile, 0, 3);
     suite_add_tcase(suite, compile);
     tcase_add_test(tight, tight_kernels_compile);

@@ -125,13 +125,7 @@ static void pack(tvm_context *context, tvm_program *code, product *o) {
     ck_assert_int_eq(tvm_launch(kernel, NULL, (int)o->k, (int)o->n, o->w, o->p), TVM_OK);
 }
 
-static void multiplies(tvm_context *context, tvm_program *code, const scaled_form *f, product *o,
-                       const char *kernel) {
-    memset(o->c, 0x7f, (size_t)(o->m * o->n) * 2);
-    ck_assert_msg(tvm_launch(kernel_of(context, code, kernel), NULL, (int)o->m, (int)o->n, (int)o->k, o->a,
-                             o->p, o->s, &o->factor, o->c) == TVM_OK,
-                  "%s", tvm_message(context));
-    ck_assert_int_eq(tvm_synchronize(context, NULL), TVM_OK);
+static void is_expected(const scaled_form *f, const product *o, const char *kernel) {
     double difference = 0, norm = 0;
     for (long i = 0; i < o->m * o->n; i++) {
         double d = half_value(f->bf16, o->c[i]) - o->expected[i];
@@ -143,21 +137,62 @@ static void multiplies(tvm_context *context, tvm_program *code, const scaled_for
                   o->m, o->n, o->k, error);
 }
 
+static void multiplies(tvm_context *context, tvm_program *code, const scaled_form *f, product *o,
+                       const char *kernel) {
+    memset(o->c, 0x7f, (size_t)(o->m * o->n) * 2);
+    ck_assert_msg(tvm_launch(kernel_of(context, code, kernel), NULL, (int)o->m, (int)o->n, (int)o->k, o->a,
+                             o->p, o->s, &o->factor, o->c) == TVM_OK,
+                  "%s", tvm_message(context));
+    ck_assert_int_eq(tvm_synchronize(context, NULL), TVM_OK);
+    is_expected(f, o, kernel);
+}
+
+/* Two products as a stack of two experts: rows and matrices stand one behind the other. */
+static void multiply_stacked(tvm_context *context, tvm_program *code, const scaled_form *f, product o[2],
+                             const char *kernel) {
+    const long m = o[0].m + o[1].m, n = o[0].n, k = o[0].k;
+    const size_t packed = (size_t)((n + 63) / 64 * 64 * k) * (unsigned)f->weight.bits / 8,
+                 scales = (size_t)(k / f->group * n);
+    uint16_t *a = zeroed((size_t)(m * k) * 2), *c = zeroed((size_t)(m * n) * 2);
+    uint8_t *p = zeroed(2 * packed), *s = zeroed(2 * scales);
+    _Alignas(64) const int32_t offsets[] = {0, (int32_t)o[0].m, (int32_t)m};
+    _Alignas(64) const float factors[] = {o[0].factor, o[1].factor};
+    for (size_t i = 0, row = 0; i < 2; row += (size_t)o[i++].m) {
+        memcpy(a + row * (size_t)k, o[i].a, (size_t)(o[i].m * k) * 2);
+        memcpy(p + i * packed, o[i].p, packed), memcpy(s + i * scales, o[i].s, scales);
+    }
+    ck_assert_msg(tvm_launch(kernel_of(context, code, kernel), NULL, (int)m, (int)n, (int)k, 2, a, offsets, p,
+                             s, factors, c) == TVM_OK,
+                  "%s", tvm_message(context));
+    ck_assert_int_eq(tvm_synchronize(context, NULL), TVM_OK);
+    for (size_t i = 0, row = 0; i < 2; row += (size_t)o[i++].m) {
+        memcpy(o[i].c, c + row * (size_t)n, (size_t)(o[i].m * n) * 2);
+        is_expected(f, &o[i], kernel);
+    }
+    free(a), free(c), free(p), free(s);
+}
+
+static tvm_program *opened(const char *define, unsigned target, tvm_context **context) {
+    char path[5000];
+    size_t size = 0;
+    tvm_context_options options = {
+        .device = TVM_DEVICE_CPU, .threads = 2, .cache_dir = "", .target = target, .multiprocessors = 3};
+    tvm_program *code;
+    uint8_t *bytes = bytecode_of(program_path("matmul_lowbit_u4.vasm", path), define, &size);
+    ck_assert_int_eq(tvm_context_create(&options, context), TVM_OK);
+    ck_assert_int_eq(tvm_load(*context, bytes, size, &code), TVM_OK);
+    free(bytes);
+    return code;
+}
+
 /* A third of the variants, another one for each form, without TVM_TEST_ALL; the entry always. */
 START_TEST(scales_of_8_bits_multiply) {
     const scaled_form *f = &forms[_i / 2];
     const unsigned target = _i % 2 ? 100 : 90;
-    char define[160], path[5000];
-    size_t size = 0;
-    tvm_context_options options = {
-        .device = TVM_DEVICE_CPU, .threads = 2, .cache_dir = "", .target = target, .multiprocessors = 3};
+    char define[160];
     tvm_context *context;
-    tvm_program *code;
     form_define(f, define);
-    uint8_t *bytes = bytecode_of(program_path("matmul_lowbit_u4.vasm", path), define, &size);
-    ck_assert_int_eq(tvm_context_create(&options, &context), TVM_OK);
-    ck_assert_int_eq(tvm_load(context, bytes, size, &code), TVM_OK);
-    free(bytes);
+    tvm_program *code = opened(define, target, &context);
     product o;
     make_product(f, &o, 19, 144, 256);
     pack(context, code, &o);
@@ -171,6 +206,30 @@ START_TEST(scales_of_8_bits_multiply) {
                             &o.factor, o.c);
     ck_assert_int_eq(status, TVM_ARGUMENT); /* rows of scales are no whole 16 bytes */
     free_product(&o);
+    tvm_program_free(code);
+    tvm_context_free(context);
+}
+END_TEST
+
+START_TEST(stacks_have_scales_of_8_bits) {
+    const scaled_form *f = &forms[_i];
+    char form[160], define[200];
+    tvm_context *context;
+    form_define(f, form);
+    snprintf(define, sizeof define, "%s EXPERTS=true", form);
+    tvm_program *code = opened(define, 90, &context);
+    product o[2];
+    for (size_t i = 0; i < 2; i++) {
+        make_product(f, &o[i], i ? 70 : 19, 144, 256);
+        pack(context, code, &o[i]);
+    }
+    multiply_stacked(context, code, f, o, "matmul_lowbit");
+    for (size_t k = 0; k < tvm_kernel_count(code); k++) {
+        const char *kernel = tvm_kernel_name(tvm_kernel_at(code, k));
+        if (lowbit_rows(kernel) && test_takes((unsigned)k + (unsigned)_i, 6))
+            multiply_stacked(context, code, f, o, kernel);
+    }
+    for (size_t i = 0; i < 2; i++) free_product(&o[i]);
     tvm_program_free(code);
     tvm_context_free(context);
 }
@@ -204,6 +263,7 @@ static Suite *scales_suite(void) {
     Suite *suite = suite_create("lowbit_scales");
     TCase *run = tcase_create("interpreter"), *compiled = tcase_create("ptxas");
     tcase_add_loop_test(run, scales_of_8_bits_multiply, 0, 2 * FORMS);
+    tcase_add_loop_test(run, stacks_have_scales_of_8_bits, 0, FORMS);
     suite_add_tcase(suite, run);
     tcase_add_loop_test(compiled, scales_of_8_bits_compile, 0, FORMS);
     suite_add_tcase(suite, compiled);
