@@ -240,11 +240,93 @@ START_TEST(every_variant_appends) {
 }
 END_TEST
 
+/* ---- experts: an includer's quantization behind the gate, in blocks of 32 */
+
+enum { EXPERTS = 3, ROWS = 90, WIDE = 128, BLOCK = 32 };
+static const double offsets_of[] = {0, 3, 73, 88}; /* the last two rows are those of none */
+
+typedef struct quantized {
+    kit_tensor *q, *scales;
+    tvm_dtype type;
+} quantized;
+
+static double silu_of(const weights *of, const kit_tensor *a, size_t i, size_t j) {
+    double gate = product(of, a, i, 2 * j);
+    return gate / (1 + exp(-gate)) * product(of, a, i, 2 * j + 1);
+}
+
+/* The greatest of a block has the greatest number, but for the rounding of activations; the others are
+ * rounded to the type, a unit of i8 or the mantissa's half of f8_e4m3. */
+static void block_is_right(const quantized *y, const weights *of, const kit_tensor *a, size_t i, size_t block,
+                           const char *kernel) {
+    bool whole = y->type.kind == TVM_KIND_INT;
+    double scale = y->scales->values[i * WIDE / 2 / BLOCK + block], most = 0;
+    for (size_t j = block * BLOCK; j < (block + 1) * BLOCK; j++) {
+        double wanted = silu_of(of, a, i, j), found = y->q->values[i * WIDE / 2 + j] * scale;
+        double unit = whole ? scale / 2 : fmax(fabs(wanted) / 16, scale / 1024);
+        ck_assert_msg(fabs(found - wanted) <= unit * 1.01 + 2e-3 * fabs(wanted) + 5e-4,
+                      "%s: [%zu, %zu] is %g, not %g, by %g", kernel, i, j, found, wanted, scale);
+        most = fmax(most, fabs(wanted));
+    }
+    ck_assert_msg(fabs(scale * (whole ? 127 : 448) - most) <= 4e-3 * most + 1e-4, "%s: scale %g of %g",
+                  kernel, scale, most);
+}
+
+static void experts_are_quantized(kernel_kit *k, const weights of[EXPERTS], tvm_dtype type,
+                                  const char *kernel) {
+    const size_t groups = of->k / GROUP * of->n;
+    kit_clear(k);
+    kit_scalar(k, ROWS), kit_scalar(k, (double)of->n), kit_scalar(k, (double)of->k), kit_scalar(k, EXPERTS);
+    kit_tensor *a = kit_input(k, TVM_F16, ROWS * of->k, -1, 1);
+    given(k, TVM_I(32), EXPERTS + 1, offsets_of);
+    kit_tensor *p = kit_tensor_new(k, TVM_U(8), EXPERTS * of->bytes);
+    kit_tensor *s = kit_tensor_new(k, TVM_F16, EXPERTS * groups);
+    for (size_t e = 0; e < EXPERTS; e++) {
+        memcpy(p->values + e * of->bytes, of[e].p, of->bytes * sizeof(double));
+        memcpy(s->values + e * groups, of[e].s, groups * sizeof(double));
+    }
+    kit_write(k, p), kit_write(k, s);
+    quantized y = {.q = kit_tensor_new(k, type, ROWS * WIDE / 2), .type = type};
+    y.scales = kit_input(k, TVM_F32, ROWS * WIDE / 2 / BLOCK, 7, 7);
+    kit_launch(k, kernel);
+    for (size_t i = 0, e = 0; i < ROWS; i++) {
+        while (e < EXPERTS && (double)i >= offsets_of[e + 1]) e++;
+        for (size_t block = 0; block < WIDE / 2 / BLOCK; block++)
+            if (e < EXPERTS)
+                block_is_right(&y, &of[e], a, i, block, kernel);
+            else
+                ck_assert_double_eq(y.scales->values[i * WIDE / 2 / BLOCK + block], 7);
+    }
+}
+
+START_TEST(every_variant_quantizes) {
+    static const machine on[] = {{90, 3}, {90, 132}};
+    const bool whole = _i % 2;
+    kernel_kit k = open_on("../tests/experts_quantized.vasm", whole ? "QTYPE=i8" : "", on[_i / 2]);
+    weights of[EXPERTS];
+    for (size_t e = 0; e < EXPERTS; e++) of[e] = make_weights(&k, WIDE, 256);
+    tvm_dtype type = whole ? TVM_I(8) : TVM_FLOAT(8, 4, 3);
+    for (size_t i = 0; i < tvm_kernel_count(k.program); i++) {
+        const char *kernel = tvm_kernel_name(tvm_kernel_at(k.program, i));
+        if (lowbit_rows(kernel) == 0 || !test_takes((unsigned)i + (unsigned)_i, 4)) continue;
+        experts_are_quantized(&k, of, type, kernel);
+        if (!test_takes((unsigned)i, 3)) continue;
+        ck_assert_int_eq(tvm_set_sanitizer(k.context, TVM_SANITIZE_TEXT), TVM_OK);
+        experts_are_quantized(&k, of, type, kernel);
+        ck_assert_int_eq(tvm_set_sanitizer(k.context, TVM_SANITIZE_OFF), TVM_OK);
+    }
+    experts_are_quantized(&k, of, type, "matmul_lowbit");
+    for (size_t e = 0; e < EXPERTS; e++) free_weights(&of[e]);
+    kit_close(&k);
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("lowbit_fused");
     TCase *tests = tcase_create("lowbit_fused");
     tcase_add_loop_test(tests, every_variant_is_fused, 0, 3 * MACHINES);
     tcase_add_loop_test(tests, every_variant_appends, 0, MACHINES);
+    tcase_add_loop_test(tests, every_variant_quantizes, 0, 4);
     suite_add_tcase(suite, tests);
     return run_suite(suite);
 }
