@@ -93,7 +93,8 @@ def matmul_experts(
     x: halves [m, k]; offsets: i32 [experts + 1], of which one that is less than the one before it, or no row, counts
     as the nearest that is not: rows of no matrix are undefined in the result; packed: uint8 [experts,
     *packed_shape(type, group, k, n)], of 1 to 512 experts; scales: of x's type, or of 8 bits as matmul_lowbit takes
-    them, [experts, k / group, n], or [experts, 1, n] for group 0; zeros: as scales; bias: [experts, n]; multiplier: f32 [experts]; out_dtype: as of matmul_lowbit.
+    them, [experts, k / group, n], or [experts, 1, n] for group 0; zeros: of x's type, shaped as scales; bias:
+    [experts, n]; multiplier: f32 [experts]; out_dtype: as of matmul_lowbit.
 
     gate: silu, gelu or gelu_tanh: act(a) * b of the results a and b of columns 2j and 2j + 1, [m, n / 2]; clamped:
     gpt-oss' a / (1 + exp(-1.702 a)) * (b + 1), with a at most 7 and b within 7. rows: i32 [m], where x is [tokens, k]:
