@@ -87,7 +87,6 @@ typedef struct open_kernel {
 
 #define RINGS    "a tile that is handed on from ring to ring, as often as shared memory tells"
 #define PARTS_OF "a count of parts that other blocks add up, as far as tables in memory say which are theirs"
-#define STATES   "too many states"
 #define TENSORS  "what mma-tensor reads of shared and tensor memory"
 #define WHOLE(K)                                                                                             \
     { "matmul_lowbit_mma_" K, NULL }
@@ -112,8 +111,6 @@ static const open_kernel open_kernels[] = {
     {"one_step", "what other devices put"},
     {"two_steps", "what other devices put"},
     {"one_step_add", "what other devices put"},
-    {"matmul_lowbit_mma_8x64x8", STATES},
-    {"matmul_lowbit_mma_16x64x4_sm80", STATES},
     {"matmul_lowbit_stream_128x256", "rounds of turns, of which there may be none"},
     {"matmul_lowbit_stream_256x256x2", "multicast and arrivals with a rank"},
     {"matmul_lowbit_tensor_32x256", TENSORS},
@@ -132,6 +129,8 @@ static const open_kernel open_kernels[] = {
     WHOLE("32x256x2"),
     WHOLE("16x256x1"),
     WHOLE("16x64x8"),
+    WHOLE("8x64x8"),
+    WHOLE("16x64x4_sm80"),
     WHOLE("8x128x2_sm80"),
     WHOLE("16x256x1_sm80"),
     WHOLE("32x256x1_sm80"),
@@ -145,7 +144,6 @@ enum { OPEN_KERNELS = sizeof open_kernels / sizeof *open_kernels };
 
 #undef RINGS
 #undef PARTS_OF
-#undef STATES
 #undef TENSORS
 #undef WHOLE
 

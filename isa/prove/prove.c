@@ -113,6 +113,7 @@ static void clear(prover *p) {
     p->entry_count = 0;
     tvm_prove_set_clear(&p->entry_set);
     tvm_prove_set_clear(&p->visited);
+    tvm_prove_set_clear(&p->met);
 }
 
 /* Until no scalar is known too well and no ring is broken; what a walk has found that was given up does not

@@ -179,7 +179,7 @@ typedef struct prove_entry {
 typedef struct prove_set { /* of byte strings */
     struct prove_string {
         uint8_t *bytes;
-        uint32_t size;
+        uint32_t size, number; /* in the order in which they came */
     } * strings;
     uint32_t count, capacity;
 } prove_set;
@@ -221,6 +221,7 @@ typedef struct prover {
     prove_entry *entries;
     uint32_t entry_count, entry_capacity;
     prove_set entry_set, visited;
+    prove_set met; /* accesses with which a team was where it was, by the number in `visited` */
     bool handed; /* what each take-global waits for is put by a block of a lower index, for it alone */
     bool far;    /* global memory, and what blocks wait for, is looked at */
     const char *why_not_handed; /* NULL: that is not looked at */
@@ -396,6 +397,8 @@ void tvm_prove_leave_loop(prover *p, prove_state *state, uint32_t loop);
 void tvm_prove_allow(prover *p, uint64_t work);
 /* Accounts for work; too much ends the walk. */
 void tvm_prove_charge(prover *p, uint64_t work);
+/* The number of the bytes, which are added where they are not there; TVM_NONE: out of memory. */
+uint32_t tvm_prove_set_number(prover *p, prove_set *set, const void *bytes, size_t size);
 /* Adds the bytes; false: they were there, or out of memory. */
 bool tvm_prove_set_add(prover *p, prove_set *set, const void *bytes, size_t size);
 void tvm_prove_set_clear(prove_set *set);

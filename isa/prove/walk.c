@@ -25,23 +25,28 @@ static bool grow(prove_set *set) {
     return true;
 }
 
-bool tvm_prove_set_add(prover *p, prove_set *set, const void *bytes, size_t size) {
+uint32_t tvm_prove_set_number(prover *p, prove_set *set, const void *bytes, size_t size) {
     if (2 * set->count >= set->capacity && !grow(set)) {
         p->no_memory = true;
-        return false;
+        return TVM_NONE;
     }
     uint32_t mask = set->capacity - 1, at = (uint32_t)XXH3_64bits(bytes, size) & mask;
     for (; set->strings[at].bytes; at = (at + 1) & mask)
-        if (set->strings[at].size == size && memcmp(set->strings[at].bytes, bytes, size) == 0) return false;
+        if (set->strings[at].size == size && memcmp(set->strings[at].bytes, bytes, size) == 0)
+            return set->strings[at].number;
     uint8_t *copy = malloc(size);
     if (!copy) {
         p->no_memory = true;
-        return false;
+        return TVM_NONE;
     }
     memcpy(copy, bytes, size);
-    set->strings[at] = (struct prove_string){copy, (uint32_t)size};
-    set->count++;
-    return true;
+    set->strings[at] = (struct prove_string){copy, (uint32_t)size, set->count};
+    return set->count++;
+}
+
+bool tvm_prove_set_add(prover *p, prove_set *set, const void *bytes, size_t size) {
+    uint32_t count = set->count;
+    return tvm_prove_set_number(p, set, bytes, size) == count && !p->no_memory;
 }
 
 void tvm_prove_set_clear(prove_set *set) {
@@ -76,28 +81,42 @@ void tvm_prove_free_state(prove_state *state) {
     free(state->records);
 }
 
-static int by_bytes(const void *a, const void *b) {
-    return memcmp(a, b, sizeof(prove_record));
-}
-
-/* Has the team been in the state before? */
-static bool is_new(prover *p, uint32_t context, prove_state *state) {
+/* Where a team is, with what it knows; which accesses it has been there with is kept apart. */
+static uint32_t number_of(prover *p, uint32_t context, const prove_state *state) {
     uint64_t head[3] = {(uint64_t)context << 32 | state->at, state->held, state->sure};
-    size_t values = p->scalar_count * sizeof *state->values,
-           records = state->record_count * sizeof *state->records;
-    uint8_t *bytes = malloc(sizeof head + values + records);
+    size_t values = p->scalar_count * sizeof *state->values;
+    uint8_t *bytes = malloc(sizeof head + values);
     if (!bytes) {
         p->no_memory = true;
-        return false;
+        return TVM_NONE;
     }
-    if (records) qsort(state->records, state->record_count, sizeof *state->records, by_bytes);
     memcpy(bytes, head, sizeof head);
     if (values) memcpy(bytes + sizeof head, state->values, values);
-    if (records) memcpy(bytes + sizeof head + values, state->records, records);
-    bool is = tvm_prove_set_add(p, &p->visited, bytes, sizeof head + values + records);
+    uint32_t number = tvm_prove_set_number(p, &p->visited, bytes, sizeof head + values);
     free(bytes);
-    tvm_prove_charge(p, 10 + (values + records) / 8);
-    return is;
+    return number;
+}
+
+/* Has the team been in the state before? What becomes of an access depends on where the team is and what it
+ * knows, not on its other accesses: those that it has been here with before are left out, and if that is all
+ * of them the path has been looked at, in parts. */
+static bool is_new(prover *p, uint32_t context, prove_state *state) {
+    struct {
+        uint32_t number, padding;
+        prove_record record;
+    } pair;
+    const uint32_t before = p->visited.count, number = number_of(p, context, state);
+    uint32_t kept = 0;
+    memset(&pair, 0, sizeof pair);
+    pair.number = number;
+    for (uint32_t r = 0; r < state->record_count && !p->no_memory; r++) {
+        pair.record = state->records[r];
+        if (tvm_prove_set_add(p, &p->met, &pair, sizeof pair)) state->records[kept++] = pair.record;
+    }
+    tvm_prove_charge(p, 10 + p->scalar_count * sizeof *state->values / 8 +
+                            4 * (uint64_t)state->record_count);
+    state->record_count = kept;
+    return !p->no_memory && (number == before || kept > 0);
 }
 
 /* ---- paths ---- */
