@@ -1,6 +1,10 @@
 /* PTX as terms of bit vectors, for proofs by Z3: what the straight-line code of a kernel computes from its
  * parameters, by the PTX ISA, section 9.7. An instruction or operand that is not here makes the result
- * unknown, never proved. Registers hold bit vectors of 32 or 64 bits, predicates formulas. */
+ * unknown, never proved. Registers hold bit vectors of 32 or 64 bits, predicates formulas.
+ *
+ * Where accesses are asked for (smt_run_accesses), branches ahead are followed on both ways, and data that is
+ * not understood is opaque: a register that holds it has no term, and neither has what is computed from it.
+ * An address or a condition without a term makes the whole unknown, and so does a branch back. */
 #ifndef TVM_TESTS_SMT_PTX_H
 #define TVM_TESTS_SMT_PTX_H
 
@@ -15,7 +19,23 @@ typedef struct smt_launch {
     Z3_context z3;
     Z3_ast params[SMT_PARAMS]; /* NULL: none that is known */
     Z3_ast block[3], grid[3];  /* 32 bits */
+    Z3_ast thread;             /* the same; NULL: none is known */
 } smt_launch;
+
+/* A load or store of global memory. */
+typedef struct smt_access {
+    bool is_store;
+    Z3_ast guard, address; /* a formula; 64 bits */
+    unsigned bytes;
+} smt_access;
+
+/* What a branch to a label ahead asks. */
+typedef struct smt_branch {
+    char label[24];
+    Z3_ast taken;
+} smt_branch;
+
+enum { SMT_ACCESSES = 1024, SMT_BRANCHES = 64 };
 
 typedef struct smt_ptx {
     const smt_launch *launch;
@@ -27,6 +47,14 @@ typedef struct smt_ptx {
     Z3_ast stored_whole;          /* what both are the halves of, or NULL */
     unsigned stored_count;
     char unknown[80]; /* what was not understood first, or "" */
+    bool is_lenient;  /* accesses are asked for; what follows is of these */
+    bool is_opaque[SCAN_CLASSES][SMT_REGISTERS];
+    Z3_ast reached; /* by the thread, the line: a formula */
+    smt_access accesses[SMT_ACCESSES];
+    unsigned access_count;
+    smt_branch branches[SMT_BRANCHES];
+    unsigned branch_count;
+    unsigned was_assigned; /* registers, by the line */
 } smt_ptx;
 
 static inline Z3_ast smt_constant(Z3_context z3, unsigned bits, uint64_t value) {
@@ -71,7 +99,7 @@ static inline Z3_ast smt_either(Z3_context z3, bool least, bool is_signed, Z3_as
 /* ---- operands ---- */
 
 static inline Z3_ast smt_give_up(smt_ptx *s, const scan_line *line) {
-    if (s->unknown[0] == '\0')
+    if (s->unknown[0] == '\0' && !s->is_lenient)
         snprintf(s->unknown, sizeof s->unknown, "%.*s", (int)strcspn(line->op, "\n"), line->op);
     return NULL;
 }
@@ -84,7 +112,7 @@ static inline Z3_ast smt_special(const smt_launch *l, const scan_operand *o) {
         if (scan_is(o, block)) return l->block[i];
         if (scan_is(o, grid)) return l->grid[i];
     }
-    return NULL;
+    return scan_is(o, "%tid.x") ? l->thread : NULL;
 }
 
 /* An operand of so many bits, or a predicate (bits 1); NULL where it is not understood. */
@@ -105,16 +133,41 @@ static inline Z3_ast smt_operand(smt_ptx *s, const scan_line *line, unsigned gro
     return value;
 }
 
+static inline bool smt_is_true(const smt_ptx *s, Z3_ast formula) {
+    return Z3_get_bool_value(s->launch->z3, formula) == Z3_L_TRUE;
+}
+
+/* Of a register whose value is not known from here on. */
+static inline void smt_cloud(smt_ptx *s, const scan_operand *to) {
+    if (to == NULL || to->cls == SCAN_NONE || to->number >= SMT_REGISTERS) return;
+    s->regs[to->cls][to->number] = NULL;
+    s->is_opaque[to->cls][to->number] = true;
+}
+
 static inline void smt_assign(smt_ptx *s, const scan_line *line, const scan_operand *to, Z3_ast value) {
     if (to == NULL || to->cls == SCAN_NONE || to->number >= SMT_REGISTERS || line->is_guarded) {
         smt_give_up(s, line);
         return;
     }
-    s->regs[to->cls][to->number] = value;
+    Z3_ast *reg = &s->regs[to->cls][to->number];
+    s->was_assigned++;
+    if (s->is_opaque[to->cls][to->number] && s->is_lenient && !smt_is_true(s, s->reached)) return;
+    bool joins = s->is_lenient && *reg != NULL && !smt_is_true(s, s->reached);
+    *reg = joins ? Z3_mk_ite(s->launch->z3, s->reached, value, *reg) : value;
+    s->is_opaque[to->cls][to->number] = false;
     for (unsigned i = 0; i < 2; i++) s->halved[i][to->cls][to->number] = NULL;
 }
 
 /* ---- instructions ---- */
+
+/* vote.sync.any.pred %p1, %p0, ...: true where the thread's own is, and else it is not known. */
+static inline Z3_ast smt_vote(smt_ptx *s, const scan_line *line) {
+    Z3_context z3 = s->launch->z3;
+    Z3_ast own = smt_operand(s, line, 1, 1);
+    if (own == NULL) return NULL;
+    Z3_ast others = Z3_mk_fresh_const(z3, "vote", Z3_mk_bool_sort(z3)), both[2] = {own, others};
+    return Z3_mk_or(z3, 2, both);
+}
 
 /* Of an opcode's last type, .s32 for example. */
 typedef struct smt_type {
@@ -251,6 +304,10 @@ static inline void smt_run_line(smt_ptx *s, const scan_line *line) {
         return;
     }
     if (strcmp(op, "ret") == 0) return;
+    if (strrchr(op, '.')[1] == 'f') { /* of floats nothing is here */
+        smt_give_up(s, line);
+        return;
+    }
     smt_type type = smt_last_type(op);
     Z3_ast value;
     if (strncmp(op, "st.global", 9) == 0) {
@@ -271,6 +328,8 @@ static inline void smt_run_line(smt_ptx *s, const scan_line *line) {
         value = smt_shift(s, line, op, type);
     else if (strncmp(op, "setp.", 5) == 0)
         value = smt_test(s, line, op, type);
+    else if (strcmp(op, "vote.sync.any.pred") == 0)
+        value = smt_vote(s, line);
     else if (strncmp(op, "selp.", 5) == 0)
         value = smt_select(s, line, type);
     else if (strncmp(op, "mov.", 4) == 0 || strncmp(op, "neg.", 4) == 0 || strncmp(op, "not.", 4) == 0)
@@ -280,20 +339,143 @@ static inline void smt_run_line(smt_ptx *s, const scan_line *line) {
     if (value != NULL) smt_assign(s, line, to, value);
 }
 
-/* The body of the first kernel in the text. Freed by smt_free. */
-static inline smt_ptx *smt_run(const smt_launch *launch, const char *ptx) {
-    smt_ptx *s = calloc(1, sizeof *s);
+/* ---- accesses ---- */
+
+static inline void smt_lose(smt_ptx *s, const char *what) {
+    if (s->unknown[0] == '\0') snprintf(s->unknown, sizeof s->unknown, "%.60s", what);
+}
+
+/* What the guard of a line asks, with what leads to the line; `at`: the line. NULL: not known. */
+static inline Z3_ast smt_guard(smt_ptx *s, const char *at) {
+    Z3_context z3 = s->launch->z3;
+    while (*at == '\t' || *at == ' ') at++;
+    if (*at != '@') return s->reached;
+    bool negated = at[1] == '!';
+    unsigned number = SMT_REGISTERS;
+    if (sscanf(at + 1 + negated, "%%p%u", &number) != 1 || number >= SMT_REGISTERS) return NULL;
+    Z3_ast guard = s->regs[0][number]; /* predicates are the first class */
+    if (guard == NULL) return NULL;
+    if (negated) guard = Z3_mk_not(z3, guard);
+    Z3_ast both[2] = {s->reached, guard};
+    return Z3_simplify(z3, Z3_mk_and(z3, 2, both));
+}
+
+/* ld.global.v4.b32 {...}, [%rd1+16]: of the operand `group`. */
+static inline void smt_add_access(smt_ptx *s, const scan_line *line, Z3_ast guard, unsigned group) {
+    Z3_context z3 = s->launch->z3;
+    unsigned parts;
+    char op[48];
+    snprintf(op, sizeof op, "%.*s", (int)line->op_length, line->op);
+    const char *vector = strstr(op, ".v");
+    const scan_operand *to = scan_group(&s->scan, line, group, &parts);
+    bool known = to != NULL && to->cls != SCAN_NONE && to->number < SMT_REGISTERS;
+    Z3_ast address = known ? s->regs[to->cls][to->number] : NULL;
+    if (guard == NULL || address == NULL || smt_bits(z3, address) != 64 || parts > 2 ||
+        s->access_count == SMT_ACCESSES) {
+        smt_lose(s, line->op);
+        return;
+    }
+    if (parts == 2)
+        address = Z3_mk_bvadd(z3, address, smt_constant(z3, 64, (uint64_t)strtoll(to[1].at, NULL, 0)));
+    unsigned bytes = smt_last_type(op).bits / 8 *
+                     (vector && isdigit((unsigned char)vector[2]) ? (unsigned)atoi(vector + 2) : 1);
+    s->accesses[s->access_count++] = (smt_access){strncmp(op, "st", 2) == 0, guard, address, bytes};
+}
+
+static inline Z3_ast smt_or(const smt_ptx *s, Z3_ast a, Z3_ast b) {
+    Z3_ast both[2] = {a, b};
+    return a == NULL ? b : Z3_simplify(s->launch->z3, Z3_mk_or(s->launch->z3, 2, both));
+}
+
+/* The label is ahead: what jumps there is taken up where it comes. */
+static inline void smt_branch_to(smt_ptx *s, const scan_line *line, Z3_ast guard, const char *from) {
+    Z3_context z3 = s->launch->z3;
+    const scan_operand *to = scan_group(&s->scan, line, 0, NULL);
+    char label[24];
+    if (to == NULL || guard == NULL || s->branch_count == SMT_BRANCHES || to->length >= sizeof label - 2) {
+        smt_lose(s, "a branch");
+        return;
+    }
+    snprintf(label, sizeof label, "\n%.*s:", (int)to->length, to->at);
+    if (strstr(from, label) == NULL) smt_lose(s, "a loop");
+    smt_branch *branch = &s->branches[s->branch_count++];
+    snprintf(branch->label, sizeof branch->label, "%s", label + 1);
+    branch->taken = guard;
+    Z3_ast both[2] = {s->reached, Z3_mk_not(z3, guard)};
+    s->reached = Z3_simplify(z3, Z3_mk_and(z3, 2, both));
+}
+
+static inline void smt_reach_label(smt_ptx *s, const char *at) {
+    for (unsigned i = 0; i < s->branch_count; i++)
+        if (strncmp(at, s->branches[i].label, strlen(s->branches[i].label)) == 0)
+            s->reached = smt_or(s, s->reached, s->branches[i].taken);
+}
+
+/* A line whose accesses, branches and registers are wanted. */
+static inline void smt_follow_line(smt_ptx *s, const scan_line *line, const char *at) {
+    Z3_ast guard = smt_guard(s, at);
+    unsigned results;
+    const scan_operand *to = scan_group(&s->scan, line, 0, &results);
+    if (line->is_opaque) {
+        for (uint32_t i = 0; i < line->count; i++) smt_cloud(s, &s->scan.operands[line->first + i]);
+        return;
+    }
+    if (scan_op_starts(line, "bra")) {
+        smt_branch_to(s, line, guard, at);
+        return;
+    }
+    if (scan_op_starts(line, "ret")) {
+        if (line->is_guarded) smt_lose(s, "a guarded ret");
+        return;
+    }
+    if (scan_op_starts(line, "st.global")) {
+        smt_add_access(s, line, guard, 0);
+        return;
+    }
+    if (scan_op_starts(line, "ld.global")) smt_add_access(s, line, guard, 1);
+    bool understood = !line->is_guarded && (results == 1 || scan_op_starts(line, "mov.b64"));
+    s->was_assigned = 0;
+    if (understood && !scan_op_starts(line, "ld.global")) smt_run_line(s, line);
+    if (s->was_assigned == results) return;
+    for (unsigned i = 0; i < results; i++) smt_cloud(s, &to[i]);
+}
+
+static inline void smt_run_body(smt_ptx *s, const char *ptx) {
     const char *at = strstr(ptx, "\n{\n");
-    if (s == NULL || at == NULL) abort();
-    s->launch = launch;
+    if (at == NULL) abort();
     for (at += 3; *at != '\0' && *at != '}'; at += strcspn(at, "\n") + 1) {
         scan_line line;
         s->scan.operand_count = 0;
-        if (*at == '$')
+        if (*at == '$' && s->is_lenient)
+            smt_reach_label(s, at);
+        else if (*at == '$')
             snprintf(s->unknown, sizeof s->unknown, "a label");
-        else if (scan_read_line(&s->scan, at, at + strcspn(at, "\n"), &line))
+        else if (!scan_read_line(&s->scan, at, at + strcspn(at, "\n"), &line))
+            continue;
+        else if (s->is_lenient)
+            smt_follow_line(s, &line, at);
+        else
             smt_run_line(s, &line);
     }
+}
+
+/* The body of the first kernel in the text. Freed by smt_free. */
+static inline smt_ptx *smt_run(const smt_launch *launch, const char *ptx) {
+    smt_ptx *s = calloc(1, sizeof *s);
+    if (s == NULL) abort();
+    s->launch = launch;
+    smt_run_body(s, ptx);
+    return s;
+}
+
+/* The same, for the accesses of global memory. */
+static inline smt_ptx *smt_run_accesses(const smt_launch *launch, const char *ptx) {
+    smt_ptx *s = calloc(1, sizeof *s);
+    if (s == NULL) abort();
+    s->launch = launch;
+    s->is_lenient = true;
+    s->reached = Z3_mk_true(launch->z3);
+    smt_run_body(s, ptx);
     return s;
 }
 
