@@ -48,6 +48,39 @@ static const seeded_mistake seeded_tile_mistakes[] = {
     {0},
 };
 
+/* ---- stores on paths that meet again ---- */
+
+static const char seeded_paths[] =
+    SEEDED_HEAD("2") "%s = alloc-shared f32[3, 64]\n"
+                     "for %i = 0 to n\n"
+                     "%v = load-global x[%i, 0], spatial(64)\n"
+                     "if n > 3\nstore-shared %s[0, 0], %v\nend ; first\n"
+                     "if n > 4\nstore-shared %s[1, 0], %v\nend ; second\n"
+                     "if n > 2\nstore-shared %s[2, 0], %v\nend ; third\n"
+                     "sync ; stored\n"
+                     "%a = load-shared %s[0, 0], flatten(column_spatial(2, 32))\n"
+                     "%b = load-shared %s[1, 0], flatten(column_spatial(2, 32))\n"
+                     "%c = load-shared %s[2, 0], flatten(column_spatial(2, 32))\n"
+                     "sync ; read\n"
+                     "store-global y[%i, 0], %a + %b + %c\n"
+                     "end\n.end\n";
+static const seeded_mistake seeded_paths_mistakes[] = {
+    {"a sync where the first is not stored", "sync ; stored", "if n <= 3\nsync\nend"},
+    {"a sync where the second is not stored", "sync ; stored", "if n <= 4\nsync\nend"},
+    {"a sync where the third is not stored", "sync ; stored", "if n <= 2\nsync\nend"},
+    {"a sync before the third store",
+     "end ; second\nif n > 2\nstore-shared %s[2, 0], %v\nend ; third\nsync ; stored",
+     "end ; second\nsync\nif n > 2\nstore-shared %s[2, 0], %v\nend\n"},
+    {"a sync behind the first load",
+     "sync ; stored\n%a = load-shared %s[0, 0], flatten(column_spatial(2, 32))\n",
+     "%a = load-shared %s[0, 0], flatten(column_spatial(2, 32))\nsync\n"},
+    {"a sync before stores that come again, of one path", "sync ; read", "if n <= 4\nsync\nend"},
+    {"the second of a path stores what the first has", "store-shared %s[1, 0], %v\nend ; second",
+     "store-shared %s[0, 0], load-global(x[%i, 0], flatten(column_spatial(2, 32)))\nend ; second"},
+    {"a sync-warp where all were stored", "sync ; stored", "if n > 4\nsync-warp\nelse\nsync\nend"},
+    {0},
+};
+
 /* ---- copies of threads, one stage ahead ---- */
 
 static const char seeded_copies[] =
@@ -561,6 +594,7 @@ static const seeded_mistake seeded_census_mistakes[] = {
 
 static const seeded_kernel seeded_kernels[] = {
     SEEDED(tile, "a tile that is stored and read by others"),
+    SEEDED(paths, "stores on paths that meet again"),
     SEEDED(copies, "copies of threads, one stage ahead"),
     SEEDED(ring, "a ring of the copy engine's tiles"),
     SEEDED(teams, "a ring of stores, for two teams"),
