@@ -78,8 +78,27 @@ static const seeded_mistake line_turns_mistakes[] = {
     {0},
 };
 
+/* A loop that an assert lets run. */
+static const char line_told[] =
+    ".vasm 7\n.kernel k(n: i32, t: global i32[n], x: global f32[n, 64], y: global f32[n, 64])\n.warps 2\n"
+    ".grid 1\n.assume n >= 1\n%s = alloc-shared f32[64]\n%k = load-scalar t[0]\n"
+    "assert %k >= 0 && %k < 100\n%turns = %k + 1\n"
+    "store-shared %s[0], load-global(x[0, 0], spatial(64))\n"
+    "for %j = 0 to %turns\nsync\nend\n"
+    "store-global y[0, 0], load-shared(%s[0], flatten(column_spatial(2, 32)))\n.end\n";
+static const seeded_mistake line_told_mistakes[] = {
+    {"there may be none", "%turns = %k + 1", "%turns = %k"},
+    {"asserted of less", "assert %k >= 0 && %k < 100\n%turns = %k + 1",
+     "assert %k >= -1 && %k < 100\n%turns = %k * 2"},
+    {"asserted on a path that is not taken", "assert %k >= 0 && %k < 100\n%turns = %k + 1",
+     "if n > 9\nassert %k >= 1 && %k < 100\nend\n%turns = %k"},
+    {"assigned anew behind it", "%turns = %k + 1", "%k = %k - 1\n%turns = %k + 1"},
+    {0},
+};
+
 static const seeded_kernel long_kernels[] = {
     {"turns of which there is one at least", line_turns, line_turns_mistakes},
+    {"turns that an assert tells", line_told, line_told_mistakes},
     {"parts of a line of work, one at a time", line_single, line_single_mistakes},
     {"parts of a line of work, two at a time", line_double, line_double_mistakes},
 };

@@ -81,6 +81,27 @@ static const seeded_mistake seeded_paths_mistakes[] = {
     {0},
 };
 
+/* ---- places that an assert tells ---- */
+
+static const char seeded_told[] =
+    ".vasm 7\n.kernel k(n: i32, t: global i32[n], x: global f32[n, 64], y: global f32[n, 64])\n.warps 2\n"
+    ".grid 1\n.assume n >= 1\n%s = alloc-shared f32[4, 64]\n%k = load-scalar t[0]\n%j = load-scalar t[1]\n"
+    "store-shared %s[2, 0], load-global(x[0, 0], spatial(64))\nsync\n"
+    "assert %k == 0 && %j == 0\n"
+    "store-shared %s[%k, 0], load-global(x[0, 0], spatial(64))\n"
+    "%b = load-shared %s[2 + %j, 0], flatten(column_spatial(2, 32))\n"
+    "store-global y[0, 0], %b\n.end\n";
+static const seeded_mistake seeded_told_mistakes[] = {
+    {"the place that is stored to is read", "load-shared %s[2 + %j, 0]", "load-shared %s[%j, 0]"},
+    {"the scalar is another one behind", "%j == 0\n", "%j == 0\n%k = %k + 2\n"},
+    {"the other scalar is", "%j == 0\n", "%j == 0\n%j = %j - 2\n"},
+    {"asserted on a path that is not taken", "assert %k == 0 && %j == 0\n",
+     "if n > 9\nassert %k == 0 && %j == 0\nend\n%k = %k + 2\n"},
+    {"one of two may be", "assert %k == 0 && %j == 0\n", "assert %k == 2 || %j == 0\n%k = %k + 2\n"},
+    {"asserted that it is not", "assert %k == 0 && %j == 0\n", "assert %k != 2 && %j == 0\n%k = 2 - %k\n"},
+    {0},
+};
+
 /* ---- copies of threads, one stage ahead ---- */
 
 static const char seeded_copies[] =
@@ -595,6 +616,7 @@ static const seeded_mistake seeded_census_mistakes[] = {
 static const seeded_kernel seeded_kernels[] = {
     SEEDED(tile, "a tile that is stored and read by others"),
     SEEDED(paths, "stores on paths that meet again"),
+    SEEDED(told, "places that an assert tells"),
     SEEDED(copies, "copies of threads, one stage ahead"),
     SEEDED(ring, "a ring of the copy engine's tiles"),
     SEEDED(teams, "a ring of stores, for two teams"),

@@ -276,6 +276,15 @@ static bool decide(explorer *e, explore_moment *m, const void *how) {
     return tvm_explore_holds(e, m, tvm_operands(e->p->kernel, insn)[0].value) == place->wanted;
 }
 
+/* Is all that the expression reads followed, or a parameter? */
+static bool is_followed(const explorer *e, uint32_t expr) {
+    const tvm_expr *node = &e->p->kernel->exprs[expr];
+    if (node->op == TVM_EXPR_SLOT) return node->a < e->p->kernel->param_count || e->index[node->a] >= 0;
+    for (unsigned i = 0; i < tvm_expr_arity(node); i++)
+        if (!is_followed(e, node->operands[i])) return false;
+    return true;
+}
+
 static bool step(explorer *e, explore_moment *m, const void *how) {
     const uint32_t at = ((const place_in_text *)how)->at;
     const tvm_ir_kernel *kernel = e->p->kernel;
@@ -359,6 +368,9 @@ void tvm_explore_range(explorer *e, uint32_t from, uint32_t end, explore_moments
                 tvm_explore_clear(moments);
             else
                 move(e, &e->ends, moments);
+        } else if (insn->op == TVM_OP_ASSERT) { /* what is behind it comes where it holds */
+            if (is_followed(e, tvm_operands(kernel, insn)[0].value))
+                tvm_explore_each(e, moments, false, decide, &here);
         } else if (e->asked[at] || insn->op == TVM_OP_TRAP ||
                    (insn->result != TVM_NONE && e->index[insn->result] >= 0)) {
             tvm_explore_each(e, moments, !e->asked[at], step, &here);

@@ -243,6 +243,8 @@ prove_value tvm_prove_eval(const prover *p, const prove_state *state, uint32_t e
 prove_value tvm_prove_exact(int64_t v);
 /* The scalar has the value now. */
 void tvm_prove_assign(prover *p, prove_state *state, uint32_t slot, prove_value value);
+/* What is so behind the `assert`; false: it does not hold, and nothing comes behind it. */
+bool tvm_prove_learn(prover *p, prove_state *state, const tvm_insn *insn);
 /* The first value of a loop's variable, and the one after `before`; PROVE_ANY where it is not known. */
 prove_value tvm_prove_first_turn(const prover *p, const prove_state *state, const tvm_insn *loop);
 prove_value tvm_prove_next_turn(const prover *p, const prove_state *state, const tvm_insn *loop);

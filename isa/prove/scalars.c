@@ -216,6 +216,27 @@ void tvm_prove_assign(prover *p, prove_state *state, uint32_t slot, prove_value 
     state->values[p->tracked[slot]] = value;
 }
 
+/* What an equation with a number says of a scalar; of several conditions each. */
+static void learn(prover *p, prove_state *state, uint32_t expr) {
+    const tvm_expr *node = &p->kernel->exprs[expr];
+    if (node->op == TVM_EXPR_LAND) {
+        learn(p, state, node->a);
+        learn(p, state, node->b);
+    }
+    if (node->op != TVM_EXPR_EQ) return;
+    const tvm_expr *a = &p->kernel->exprs[node->a], *b = &p->kernel->exprs[node->b];
+    if (a->op == TVM_EXPR_SLOT && b->op == TVM_EXPR_INTEGER && is_whole(a->type))
+        tvm_prove_assign(p, state, a->a, tvm_prove_exact(b->value.i));
+}
+
+bool tvm_prove_learn(prover *p, prove_state *state, const tvm_insn *insn) {
+    const uint32_t expr = tvm_operands(p->kernel, insn)[0].value;
+    const prove_value is = tvm_prove_eval(p, state, expr);
+    if (is.kind == PROVE_EXACT) return is.v != 0;
+    learn(p, state, expr);
+    return true;
+}
+
 /* ---- loops ---- */
 
 static int64_t type_min(tvm_dtype type) {

@@ -205,6 +205,7 @@ static bool plain(const turns *t, joint *j, uint32_t team, uint32_t at) {
         tvm_prove_assign(p, state, insn->result, tvm_prove_eval(p, state, operands[0].value));
     else
         tvm_prove_forget(p, state, insn->result);
+    if (insn->op == TVM_OP_ASSERT) tvm_prove_learn(p, state, insn); /* a path where it fails counts, too */
     state->at = behind(at);
     return true;
 }

@@ -113,8 +113,7 @@ static bool is_new(prover *p, uint32_t context, prove_state *state) {
         pair.record = state->records[r];
         if (tvm_prove_set_add(p, &p->met, &pair, sizeof pair)) state->records[kept++] = pair.record;
     }
-    tvm_prove_charge(p, 10 + p->scalar_count * sizeof *state->values / 8 +
-                            4 * (uint64_t)state->record_count);
+    tvm_prove_charge(p, 10 + p->scalar_count * sizeof *state->values / 8 + 4 * (uint64_t)state->record_count);
     state->record_count = kept;
     return !p->no_memory && (number == before || kept > 0);
 }
@@ -297,6 +296,7 @@ static bool go(paths *w, prove_state *state) {
         return false;
     default:
         step(w, state, at);
+        if (insn->op == TVM_OP_ASSERT) return tvm_prove_learn(p, state, insn);
         return insn->op != TVM_OP_TRAP;
     }
 }
