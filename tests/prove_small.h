@@ -62,6 +62,10 @@ static const small_kernel small_kernels[] = {
      ROWS_OF_BLOCKS "sync-cluster\n" SENDS("cluster.rank") "sync\n" RESULT, TVM_NOT_PROVED, TVM_PROVED},
     {"a tensor that is not there yet", ".cluster 2",
      ROWS_OF_BLOCKS SENDS("cluster.rank") "sync-cluster\n" RESULT, TVM_NOT_PROVED, TVM_PROVED},
+    {"the other block's row, beside a copy of the own one", ".cluster 2",
+     ROWS_OF_BLOCKS "sync-cluster\nstore-cluster %s[0, 0], 1 - cluster.rank, %x\n"
+                    "store-bulk y[0], %s[0, 0], [64]\nwait-bulk 0\nsync-cluster\n",
+     TVM_NOT_PROVED, TVM_PROVED},
     {"a sync-cluster of one block", ".cluster 2", "if cluster.rank == 0\nsync-cluster\nend\n", TVM_PROVED,
      TVM_NOT_PROVED},
     {"a block that leaves", ".cluster 2", "if cluster.rank == 0\nexit\nend\nsync-cluster\n", TVM_NOT_PROVED,

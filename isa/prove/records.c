@@ -226,10 +226,17 @@ static const char *missing(prove_actor actor) {
     }
 }
 
+/* In the memory of one block for sure? */
+static bool is_one_block(const prover *p, const prove_place *x, const prove_place *y) {
+    const bool far = p->sites[x->site].block != NULL;
+    if (far != (p->sites[y->site].block != NULL)) return false;
+    return !far || (x->block == y->block && tvm_prove_is_exact(x->block));
+}
+
 /* Are both at one place for sure? */
 static bool is_certain(const prover *p, uint32_t a, uint32_t b) {
     const prove_place *x = &p->places[a], *y = &p->places[b];
-    if (p->sites[x->site].slot != p->sites[y->site].slot) return false;
+    if (p->sites[x->site].slot != p->sites[y->site].slot || !is_one_block(p, x, y)) return false;
     for (unsigned d = 0; d < p->sites[x->site].rank; d++)
         if (x->low[d] <= PROVE_ALIGNED || y->low[d] <= PROVE_ALIGNED) return false;
     return true;
