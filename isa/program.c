@@ -417,6 +417,21 @@ uint32_t tvm_entry_operands(const tvm_ir_program *program, const tvm_ir_kernel *
     return tvm_is_list(desc->kind) || desc->kind == 'V' ? 1 + operand->value : desc->kind == 'I' ? 2 : 1;
 }
 
+uint32_t tvm_operands_left_out(const tvm_ir_program *program, const tvm_ir_kernel *kernel, unsigned op,
+                               const tvm_operand *operands, uint32_t count) {
+    const char *cursor = tvm_op(op)->operands;
+    tvm_operand_desc desc;
+    uint32_t at = 0, left_out = 0;
+    while (tvm_operand_next(&cursor, &desc)) {
+        if (!desc.stored) continue;
+        if (at < count)
+            at += tvm_entry_operands(program, kernel, &desc, &operands[at]);
+        else
+            left_out += desc.optional;
+    }
+    return left_out;
+}
+
 const tvm_operand *tvm_insn_interval(const tvm_ir_program *program, const tvm_ir_kernel *kernel,
                                      const tvm_insn *insn) {
     const char *cursor = tvm_op(insn->op)->operands;

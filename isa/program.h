@@ -571,6 +571,10 @@ static inline const tvm_operand *tvm_operands(const tvm_ir_kernel *kernel, const
 /* How many operands belong to the row's entry that begins at `operand`. */
 uint32_t tvm_entry_operands(const tvm_ir_program *program, const tvm_ir_kernel *kernel,
                             const tvm_operand_desc *desc, const tvm_operand *operand);
+/* How many operands, of kind NONE, the row has behind those that are given: an instruction that is written
+ * leaves out what it may at its end, and so do rows that have got more operands since. */
+uint32_t tvm_operands_left_out(const tvm_ir_program *program, const tvm_ir_kernel *kernel, unsigned op,
+                               const tvm_operand *operands, uint32_t count);
 /* The two operands of kind I, low and end, of which the instruction's result is at least the first and less
  * than the second; NULL: it has none. */
 const tvm_operand *tvm_insn_interval(const tvm_ir_program *program, const tvm_ir_kernel *kernel,

@@ -303,6 +303,8 @@ START_TEST(others_are_left_to_the_warps) {
          "decides what reduce gives"},
         {128, 64, 8, "0.0", "", "", "%v = view %c, u8, spatial(256, 1).local(1, 128)",
          "decides what view gives"},
+        {128, 64, 8, "0.0", "", "", "%t = transpose %c\n    store-global y, %t",
+         "a layout beside the sums does not follow from theirs"},
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         char text[2048];

@@ -45,7 +45,11 @@ uint32_t tvm_lower_binary(lowering *l, tvm_expr_op op, tvm_dtype type, uint32_t 
 void tvm_lower_insert(lowering *l, const tvm_insn *place, tvm_opcode op, uint32_t result,
                       const tvm_operand *operands, uint32_t count) {
     tvm_insn insn = {.op = (uint16_t)op, .result = result, .file = place->file, .line = place->line};
-    if (!l->failed && tvm_ir_kernel_add_insn(l->to, &insn, operands, count) == TVM_NONE) l->failed = true;
+    tvm_operand all[TVM_INSN_OPERANDS + TVM_MAX_RANK] = {{TVM_OPERAND_NONE, 0}};
+    if (l->failed) return;
+    if (count) memcpy(all, operands, count * sizeof *all);
+    count += tvm_operands_left_out(l->program, l->to, op, operands, count);
+    if (tvm_ir_kernel_add_insn(l->to, &insn, all, count) == TVM_NONE) l->failed = true;
 }
 
 void tvm_lower_let(lowering *l, const tvm_insn *place, uint32_t slot, uint32_t expr) {
@@ -208,9 +212,7 @@ uint32_t tvm_lower_barriers(lowering *l, const tvm_insn *place, const char *name
 
 void tvm_lower_barrier(lowering *l, const tvm_insn *place, tvm_opcode op, uint32_t slot, uint32_t index,
                        uint32_t pending) {
-    tvm_operand operands[4] = {{TVM_OPERAND_SLOT, slot}, {TVM_OPERAND_EXPR, index}};
-    if (pending) operands[2] = (tvm_operand){TVM_OPERAND_CONST, pending};
-    /* what follows the barrier may be left out, and stands as none */
-    uint32_t more = op == TVM_OP_ARRIVE_BARRIER ? 2 : op == TVM_OP_COMMIT_TENSOR ? 1 : 0;
-    tvm_lower_insert(l, place, op, TVM_NONE, operands, 2 + more);
+    tvm_operand operands[3] = {
+        {TVM_OPERAND_SLOT, slot}, {TVM_OPERAND_EXPR, index}, {TVM_OPERAND_CONST, pending}};
+    tvm_lower_insert(l, place, op, TVM_NONE, operands, pending ? 3 : 2);
 }

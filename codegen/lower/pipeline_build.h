@@ -38,6 +38,7 @@ uint32_t tvm_lower_node(lowering *l, tvm_expr expr);
 uint32_t tvm_lower_constant(lowering *l, tvm_dtype type, int64_t value);
 uint32_t tvm_lower_value(lowering *l, uint32_t slot);
 uint32_t tvm_lower_binary(lowering *l, tvm_expr_op op, tvm_dtype type, uint32_t a, uint32_t b);
+/* Operands that the row has behind these, and that may be left out, are none. */
 void tvm_lower_insert(lowering *l, const tvm_insn *place, tvm_opcode op, uint32_t result,
                       const tvm_operand *operands, uint32_t count);
 void tvm_lower_let(lowering *l, const tvm_insn *place, uint32_t slot, uint32_t expr);
@@ -68,6 +69,9 @@ void tvm_lower_barrier(lowering *l, const tvm_insn *place, tvm_opcode op, uint32
 
 /* ---- products of the tensor core (pipeline_products.c): nothing where l->products.found is NULL ---- */
 
+/* Writes the kernel with the layouts that follow from those in which threads load the sums, and is otherwise
+ * the program's own: but without its products, and zeros for slices of the sums. */
+void tvm_lower_renamed(lowering *l);
 /* Allocates so many buffers of sums at the beginning of the kernel, with mbarriers that say when one has been
  * taken where `takes`. */
 void tvm_lower_alloc_products(lowering *l, uint32_t buffers, bool takes);

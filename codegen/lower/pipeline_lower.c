@@ -77,16 +77,17 @@ static bool lower_to(tvm_ir_program *copy, tvm_ir_kernel *to, const tvm_ir_progr
 }
 
 /* May the layouts of what follows from the sums be renamed? The verifier knows what each instruction asks of
- * them, so that the kernel is written once to see. */
-static bool is_valid(const tvm_ir_program *program, uint32_t kernel, tvm_target target,
-                     const tensor_products *products) {
+ * them, so that the program's own instructions are written once to see, and none of those that the lowering
+ * adds: a mistake there is for the verifier to find in what is written in the end. */
+static bool layouts_follow(const tvm_ir_program *program, uint32_t kernel, const tensor_products *products) {
     tvm_ir_program *trial = tvm_ir_program_clone_kernel(program, kernel);
-    char *why_not = NULL;
-    bool valid = trial && lower_to(trial, &trial->kernels[0], program, kernel, target, products, &why_not) &&
-                 tvm_verify(trial, NULL) == TVM_OK;
+    lowering l = {.program = trial, .from = &program->kernels[kernel], .products.found = products};
+    if (trial) l.to = &trial->kernels[0];
+    if (trial && start_lowering(&l)) tvm_lower_renamed(&l);
+    bool follow = trial && !l.failed && tvm_verify(trial, NULL) == TVM_OK;
+    if (trial) end_lowering(&l);
     tvm_ir_program_free(trial);
-    free(why_not);
-    return valid;
+    return follow;
 }
 
 static bool lower_kernel(const tvm_ir_program *program, uint32_t kernel, tvm_target target,
@@ -94,7 +95,7 @@ static bool lower_kernel(const tvm_ir_program *program, uint32_t kernel, tvm_tar
     tensor_products products;
     tvm_why why = {""};
     bool taken = tvm_tensor_products_find(program, kernel, target, &products, &why);
-    if (taken && !is_valid(program, kernel, target, &products)) {
+    if (taken && !layouts_follow(program, kernel, &products)) {
         taken = false;
         snprintf(why.text, sizeof why.text, "a layout beside the sums does not follow from theirs");
     }
@@ -130,7 +131,9 @@ tvm_status tvm_pipelines_lower(const tvm_ir_program *program, tvm_target target,
             status = tvm_diag_add(diags, TVM_UNSUPPORTED, NULL, "use fewer or shorter pipelined loops",
                                   "kernel '%s' is too long once its pipelined loops are written out",
                                   tvm_string(program, program->kernels[k].name));
-    if (status == TVM_OK) status = tvm_verify(out->program, diags);
+    if (status == TVM_OK && (status = tvm_verify(out->program, diags)) != TVM_OK)
+        (void)tvm_diag_add(diags, status, NULL, "report it, with the program",
+                           "the verifier refuses what the translator has written for a pipelined loop");
     if (status != TVM_OK) tvm_lowered_free(out);
     return status;
 }

@@ -30,6 +30,31 @@ static void rename_layouts(lowering *l) {
     }
 }
 
+/* A slice of the sums, of which no register tensor has all: `made` is their alloc-register. */
+static void make_slice(lowering *l, const tensor_read *read) {
+    const tvm_insn *made = &l->from->insns[l->products.found->sums[read->sums].made];
+    tvm_lower_insert(l, &l->from->insns[read->at], TVM_OP_ALLOC_REGISTER, read->slot,
+                     tvm_operands(l->from, made), made->count);
+}
+
+static bool make_slices(lowering *l, uint32_t at) {
+    const tensor_products *found = l->products.found;
+    bool any = false;
+    for (uint32_t r = 0; r < found->read_count; r++) {
+        if (found->reads[r].at != at || !found->reads[r].is_slice) continue;
+        make_slice(l, &found->reads[r]);
+        any = true;
+    }
+    return any;
+}
+
+void tvm_lower_renamed(lowering *l) {
+    l->to->insn_count = l->to->operand_count = 0;
+    rename_layouts(l);
+    for (uint32_t i = 0; i < l->from->insn_count && !l->failed; i++)
+        if (!make_slices(l, i) && l->from->insns[i].op != TVM_OP_MMA) tvm_lower_copy(l, &l->from->insns[i]);
+}
+
 /* ---- tensor memory ---- */
 
 static uint32_t alloc_sums(lowering *l, const tvm_insn *place, const tensor_sums *sums) {
@@ -132,7 +157,6 @@ static bool is_first(const lowering *l, uint32_t at) {
 }
 
 void tvm_lower_product(lowering *l, uint32_t at) {
-    enum { LEFT_OUT = 5 }; /* scale_a, scale_b, type_a, type_b, pair */
     const tvm_insn *insn = &l->from->insns[at];
     tvm_operand operands[TVM_INSN_OPERANDS + 2 * TVM_MAX_RANK];
     const tvm_operand none = {TVM_OPERAND_NONE, 0}, flag = {TVM_OPERAND_CONST, 1};
@@ -145,7 +169,6 @@ void tvm_lower_product(lowering *l, uint32_t at) {
     operands[count++] = mma.a.is_transposed ? flag : none;
     operands[count++] = mma.b.is_transposed ? flag : none;
     operands[count++] = (tvm_operand){TVM_OPERAND_CONST, mma.k};
-    for (uint32_t i = 0; i < LEFT_OUT; i++) operands[count++] = none;
     tvm_lower_insert(l, insn, TVM_OP_MMA_TENSOR, TVM_NONE, operands, count);
 }
 
@@ -166,11 +189,8 @@ void tvm_lower_await_products(lowering *l, const tvm_insn *place) {
 
 static void load_read(lowering *l, const tensor_read *read) {
     const tvm_insn *place = &l->from->insns[read->at];
-    const tvm_insn *made = &l->from->insns[l->products.found->sums[read->sums].made];
     tvm_operand operands[4];
-    if (read->is_slice)
-        tvm_lower_insert(l, place, TVM_OP_ALLOC_REGISTER, read->slot, tvm_operands(l->from, made),
-                         made->count);
+    if (read->is_slice) make_slice(l, read);
     tvm_lower_insert(l, place, TVM_OP_IF, TVM_NONE, &(tvm_operand){TVM_OPERAND_EXPR, adds(l)}, 1);
     uint32_t count = name_sums(l, read->sums, read->column, operands);
     tvm_lower_insert(l, place, TVM_OP_LOAD_TENSOR, read->slot, operands, count);

@@ -331,7 +331,6 @@ static void write_copy(const roles *r, const tvm_insn *insn) {
     operands[count++] = (tvm_operand){TVM_OPERAND_SLOT, r->full};
     operands[count++] = (tvm_operand){TVM_OPERAND_EXPR, l->tile};
     operands[count++] = old[evict];
-    operands[count++] = (tvm_operand){TVM_OPERAND_NONE, 0}; /* multicast */
     tvm_lower_insert(l, insn, TVM_OP_COPY_BULK, TVM_NONE, operands, count);
 }
 
