@@ -75,8 +75,9 @@ typedef struct tensor_memory {
     bool pairs;       /* all instructions of tcgen05 are of pairs of blocks, .cta_group::2 */
     uint32_t columns; /* that are allocated */
     uint32_t shared;  /* bytes from the start of the block's shared memory: what the translator has there */
-    uint32_t workers; /* bit w: the team whose first warp is w starts work of the tensor core */
-    uint8_t *fences;  /* by instruction: those that stand before and behind it */
+    uint32_t workers; /* bit w: the team whose first warp is w starts work of the tensor core, */
+    uint32_t committers; /* and has a commit-tensor */
+    uint8_t *fences;     /* by instruction: those that stand before and behind it */
 } tensor_memory;
 
 /* A loop with a counter. */

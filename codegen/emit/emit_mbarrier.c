@@ -225,7 +225,8 @@ tvm_status tvm_emit_ARRIVE_BARRIER(emitter *e, const tvm_insn *insn) {
 }
 
 /* One arrival, as that of a team, by the tensor core. The team meets before: it lets what others have to wait
- * for go on, and a warp that has not come to a wait by then could miss the phase, and the next one. */
+ * for go on, and a warp that has not come to a wait by then could miss the phase, and the next one. So do the
+ * teams of both blocks of a pair: the even one's commit lets the odd block go on, too. */
 /* fence TENSOR_COMMIT, TEAM_BARRIER */
 tvm_status tvm_emit_COMMIT_TENSOR(emitter *e, const tvm_insn *insn) {
     static const tvm_operand here = {TVM_OPERAND_NONE, 0};
@@ -235,7 +236,7 @@ tvm_status tvm_emit_COMMIT_TENSOR(emitter *e, const tvm_insn *insn) {
     if (e->team.warps > 1) tvm_emit_thread_barrier(e);
     reg leader = tvm_emit_elect(e, behind);
     count_arrival(e, operands, &b, &here, leader.name, count);
-    tvm_emit_even_block(e, behind);
+    if (e->k->tensor.pairs) tvm_emit_pair_meets(e, leader, behind);
     for (uint32_t i = 0; i < count; i++) tvm_emit_tensor_commit(e, leader, b.address, b.plus);
     tvm_text_add(&e->body, "$L%u:\n", behind);
     tvm_explain(e, b.guarded ? "tcgen05.commit guarded" : "tcgen05.commit", 64, count, -1, "");

@@ -11,6 +11,7 @@
 #include "shared_access.h"
 #include "tensor_memory.h"
 #include "tensor_plan.h"
+#include "turns_emit.h"
 
 /* fence TENSOR_THREADS */
 void tvm_emit_tensor_fence(emitter *e, const tvm_insn *insn, unsigned fence) {
@@ -49,6 +50,31 @@ void tvm_emit_tensor_commit(emitter *e, reg leader, reg mbarrier, uint32_t plus)
              leader.name, mbarrier.name, plus, half.name);
 }
 
+/* fence BLOCK_MBARRIER, FAR_ARRIVAL_OF_READS. The even block answers once it has heard of the odd one, which
+ * waits for the answer: so none of the two mbarriers ends a phase more than its block has waited for. */
+void tvm_emit_pair_meets(emitter *e, reg leader, uint32_t behind) {
+    reg at = tvm_new_r(e), rank = tvm_new_r(e), other = tvm_new_r(e), far = tvm_new_r(e), last = tvm_new_r(e);
+    reg odd = tvm_new_pred(e), tells = tvm_new_pred(e), done = tvm_new_pred(e);
+    uint32_t again = tvm_new_label(e), meets = e->k->tensor.shared + TENSOR_MEETS;
+    tvm_emit(e, "mov.u32 %s, %%tid.x;", at.name);
+    tvm_emit(e, "shr.u32 %s, %s, 5;", at.name, at.name);
+    tvm_emit(e, "mad.lo.u32 %s, %s, 8, %s;", at.name, at.name, tvm_shared_base(e).name);
+    tvm_emit(e, "add.u32 %s, %s, %u;", at.name, at.name, meets);
+    tvm_emit(e, "mov.u32 %s, %%cluster_ctarank;", rank.name);
+    tvm_emit(e, "xor.b32 %s, %s, 1;", other.name, rank.name);
+    tvm_emit(e, "mapa.shared::cluster.u32 %s, %s, %s;", far.name, at.name, other.name);
+    tvm_emit(e, "and.b32 %s, %s, 1;", last.name, rank.name);
+    tvm_emit(e, "setp.ne.u32 %s, %s, 0;", odd.name, last.name);
+    tvm_emit(e, "and.pred %s, %s, %s;", tells.name, odd.name, leader.name);
+    tvm_emit(e, "@%s mbarrier.arrive.shared::cluster.b64 _, [%s];", tells.name, far.name);
+    tvm_text_add(&e->body, "$L%u:\n", again);
+    tvm_emit(e, "mbarrier.try_wait.parity.shared.b64 %s, [%s], %s;", done.name, at.name, e->pair_parity.name);
+    tvm_emit_ask_again(e, done, false, again);
+    tvm_emit(e, "xor.b32 %s, %s, 1;", e->pair_parity.name, e->pair_parity.name);
+    tvm_emit(e, "@%s bra $L%u;", odd.name, behind);
+    tvm_emit(e, "@%s mbarrier.arrive.shared::cluster.b64 _, [%s];", leader.name, far.name);
+}
+
 /* ---- allocation ---- */
 
 /* fence TENSOR_THREADS, TEAM_BARRIER, CLUSTER_BARRIER: of the block; of pairs, of the cluster. */
@@ -67,12 +93,17 @@ static uint32_t workers(const emitter *e) {
     return count;
 }
 
-/* fence MBARRIER_INIT: by the thread that made it, as alloc-barrier does. */
-static void make_mbarrier(emitter *e) {
+/* fence MBARRIER_INIT: by the thread that made them, as alloc-barrier does. */
+static void make_mbarriers(emitter *e) {
+    const tensor_memory *tensor = &e->k->tensor;
     reg first = tvm_pure(e, 'p', "setp.eq.u32 $, %s, 0;", tvm_thread_id(e).name);
-    if (!workers(e)) return;
+    if (!workers(e) && !tensor->pairs) return;
     tvm_emit(e, "@%s mbarrier.init.shared.b64 [%s+%u], %u;", first.name, tvm_shared_base(e).name,
-             e->k->tensor.shared + TENSOR_MBARRIER, workers(e));
+             tensor->shared + TENSOR_MBARRIER, workers(e) ? workers(e) : 1);
+    for (uint32_t w = 0; tensor->pairs && w < e->k->kernel->warps; w++)
+        if (tensor->committers >> w & 1)
+            tvm_emit(e, "@%s mbarrier.init.shared.b64 [%s+%u], 1;", first.name, tvm_shared_base(e).name,
+                     tensor->shared + TENSOR_MEETS + 8 * w);
     tvm_emit(e, "@%s fence.mbarrier_init.release.cluster;", first.name);
     tvm_emit(e, "@%s fence.proxy.async.shared::cta;", first.name);
 }
@@ -93,9 +124,13 @@ tvm_status tvm_emit_ALLOC_TENSOR(emitter *e, const tvm_insn *insn) {
     tvm_emit(e, "tcgen05.alloc.cta_group::%u.sync.aligned.shared::cta.b32 [%s+%u], %u;", tvm_tensor_group(e),
              tvm_shared_base(e).name, tensor->shared + TENSOR_ADDRESS, tensor->columns);
     tvm_emit(e, "tcgen05.relinquish_alloc_permit.cta_group::%u.sync.aligned;", tvm_tensor_group(e));
-    make_mbarrier(e);
+    make_mbarriers(e);
     tvm_text_add(&e->body, "$L%u:\n", behind);
     meet(e);
+    if (tensor->pairs) {
+        e->pair_parity = tvm_new_r(e);
+        tvm_emit(e, "mov.b32 %s, 0;", e->pair_parity.name);
+    }
     e->tensor_base = tvm_new_r(e);
     tvm_emit(e, "ld.shared.b32 %s, [%s+%u];", e->tensor_base.name, tvm_shared_base(e).name,
              tensor->shared + TENSOR_ADDRESS);

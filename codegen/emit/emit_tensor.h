@@ -10,6 +10,9 @@ void tvm_emit_tensor_fence(emitter *e, const tvm_insn *insn, unsigned fence);
 unsigned tvm_tensor_group(const emitter *e);
 /* Of a pair, the odd block's threads go to the label: the even one does for both what comes before it. */
 void tvm_emit_even_block(emitter *e, uint32_t label);
+/* The team's first warps of both blocks of a pair, whose thread of the predicate speaks for them, meet; then
+ * the odd block's goes to the label. */
+void tvm_emit_pair_meets(emitter *e, reg leader, uint32_t label);
 /* tcgen05.commit, by the thread of the predicate, at the mbarrier there, and at the one of the pair's other
  * block. */
 void tvm_emit_tensor_commit(emitter *e, reg leader, reg mbarrier, uint32_t plus);

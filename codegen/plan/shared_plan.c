@@ -93,8 +93,8 @@ static void place_barriers(plan *p) {
                   sizeof(uint32_t);
     }
     if (!tvm_has_tensor_memory(p->kernel)) return;
-    p->tensor = (uint32_t)tvm_round_up(p->end, TENSOR_SHARED_BYTES);
-    p->end = p->tensor + TENSOR_SHARED_BYTES;
+    p->tensor = (uint32_t)tvm_round_up(p->end, TENSOR_MEETS);
+    p->end = p->tensor + tvm_tensor_shared_bytes(p->kernel);
 }
 
 /* The shared tensors of bulk copies. */

@@ -81,12 +81,13 @@ static bool touches(const kernel_state *k, uint32_t first, uint32_t end) {
 
 /* The first warps of the teams that the range's code is of. */
 static void find_workers(kernel_state *k, uint32_t first, uint32_t end, const tvm_role *role) {
+    uint32_t teams = 0;
+    for (uint32_t t = 0; t < (role ? tvm_role_teams(role) : 1); t++)
+        teams |= UINT32_C(1) << (role ? tvm_role_team(role, t).first : 0);
     for (uint32_t i = first; i < end; i++) {
         if (!role && tvm_insn_class(&k->kernel->insns[i]) == TVM_CLASS_SECTION) i = k->kernel->insns[i].match;
-        if (!tvm_starts_tensor_work(&k->kernel->insns[i])) continue;
-        for (uint32_t t = 0; t < (role ? tvm_role_teams(role) : 1); t++)
-            k->tensor.workers |= UINT32_C(1) << (role ? tvm_role_team(role, t).first : 0);
-        return;
+        if (tvm_starts_tensor_work(&k->kernel->insns[i])) k->tensor.workers |= teams;
+        if (k->kernel->insns[i].op == TVM_OP_COMMIT_TENSOR) k->tensor.committers |= teams;
     }
 }
 
@@ -132,13 +133,22 @@ static void find_fences(kernel_state *k) {
     }
 }
 
+static bool has_pairs(const tvm_ir_kernel *kernel) {
+    for (uint32_t i = 0; i < kernel->insn_count; i++)
+        if (tvm_tensor_is_pair(kernel, &kernel->insns[i])) return true;
+    return false;
+}
+
+uint32_t tvm_tensor_shared_bytes(const tvm_ir_kernel *kernel) {
+    return TENSOR_MEETS + (has_pairs(kernel) ? 8 * kernel->warps : 0);
+}
+
 tvm_status tvm_tensor_plan(kernel_state *k) {
     k->tensor.used = tvm_has_tensor_memory(k->kernel);
     if (!k->tensor.used) return TVM_OK;
     k->tensor.fences = calloc(k->kernel->insn_count + (size_t)1, sizeof *k->tensor.fences);
     if (!k->tensor.fences) return tvm_diag_no_memory(k->diags);
-    for (uint32_t i = 0; i < k->kernel->insn_count; i++)
-        if (tvm_tensor_is_pair(k->kernel, &k->kernel->insns[i])) k->tensor.pairs = true;
+    k->tensor.pairs = has_pairs(k->kernel);
     find_workers(k, 0, k->kernel->insn_count, NULL);
     find_fences(k);
     return place_all(k);

@@ -5,9 +5,11 @@
 
 #include "kernel_state.h"
 
-/* In the block's shared memory, from k->tensor.shared on: the address that tcgen05.alloc writes, and an
- * mbarrier for what is under way at the block's end. */
-enum { TENSOR_ADDRESS = 0, TENSOR_MBARRIER = 8, TENSOR_SHARED_BYTES = 16 };
+/* In the block's shared memory, from k->tensor.shared on: the address that tcgen05.alloc writes, an mbarrier
+ * for what is under way at the block's end, and, of pairs, one for each warp, where its team meets that of
+ * the other block. */
+enum { TENSOR_ADDRESS = 0, TENSOR_MBARRIER = 8, TENSOR_MEETS = 16 };
+uint32_t tvm_tensor_shared_bytes(const tvm_ir_kernel *kernel);
 
 /* Sets k->tensor, but for `shared`, and the columns of the slots. A message where the columns that are free
  * lie apart. */

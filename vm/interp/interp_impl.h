@@ -213,7 +213,8 @@ struct interp_context {
     uint32_t pc;
     interp_state state;
     const interp_barrier *awaited; /* of INTERP_AT_BARRIER */
-    bool has_arrived;              /* in a sync-barrier, which waits */
+    bool has_arrived;              /* in a sync-barrier, which waits, or a commit-tensor of a pair */
+    uint64_t pair_commits;         /* that it has come to */
     uint8_t *registers;            /* the tensors */
     tvm_scalar *slots;
     interp_global *views; /* those that it has made */

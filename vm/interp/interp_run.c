@@ -250,6 +250,7 @@ static void reset_context(interp_context *context) {
     const tvm_ir_kernel *kernel = block->kernel->kernel;
     context->pc = 0;
     context->has_arrived = false;
+    context->pair_commits = 0;
     context->pipelined = false;
     context->state = context->role == TVM_NONE ? INTERP_READY : INTERP_DONE;
     context->copies.count = 0;

@@ -128,6 +128,17 @@ static tvm_status perform_copy(interp_context *context, const interp_tensor_work
 
 INTERP_NO_PLAN(COMMIT_TENSOR)
 
+/* The teams of both blocks of a pair meet there, so that none of what either waits for is over before it has
+ * come. False: the other has not come yet. */
+static bool meets_pair(interp_context *context) {
+    interp_block *block = context->block, *cluster = block->cluster;
+    interp_context *other = &cluster[(block - cluster) ^ 1].contexts[context - block->contexts];
+    if (!context->has_arrived) context->pair_commits++;
+    context->has_arrived = other->pair_commits < context->pair_commits;
+    if (!context->has_arrived && other->has_arrived) other->state = INTERP_READY;
+    return !context->has_arrived;
+}
+
 /* At the mbarrier of each block of a pair. */
 tvm_status tvm_interp_COMMIT_TENSOR(interp_context *context, const interp_insn *insn) {
     interp_tensor_works *works = &context->tensor_works;
@@ -135,6 +146,9 @@ tvm_status tvm_interp_COMMIT_TENSOR(interp_context *context, const interp_insn *
     interp_block *blocks[2];
     uint32_t count = tvm_interp_tensor_blocks(context, insn, blocks);
     tvm_status status = tvm_interp_find_barrier(context, insn, 0, &barrier);
+    if (status == TVM_OK && tvm_tensor_is_pair(context->block->kernel->kernel, insn->source) &&
+        !meets_pair(context))
+        return interp_again(context, INTERP_AT_CLUSTER);
     if (status != TVM_OK || !count) return status;
     size_t number = (size_t)(barrier - context->block->barriers);
     for (size_t i = 0; i < works->count && status == TVM_OK; i++) {
