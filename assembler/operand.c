@@ -386,9 +386,10 @@ static bool reads_tensor_memory(const tvm_asm *as, const tvm_reading *r) {
 /* The result has this shape; its layout is inferred. */
 static bool open_shape(tvm_asm *as, tvm_reading *r, unsigned rank, const uint32_t *shape) {
     tvm_why why;
-    if (reads_tensor_memory(as, r) && rank == 2 && shape[0] == TVM_TENSOR_LANES) {
+    if (reads_tensor_memory(as, r) && rank == 2 &&
+        (shape[0] == TVM_TENSOR_LANES || shape[0] == TVM_TENSOR_HALF)) {
         r->type.has_layout = true;
-        return tvm_tensor_layout(shape[1], tvm_asm_team(as), &r->type.layout, &why) == TVM_OK ||
+        return tvm_tensor_layout(shape[0], shape[1], tvm_asm_team(as), &r->type.layout, &why) == TVM_OK ||
                tvm_asm_invalid(as, r->token, NULL, "%s", why.text);
     }
     r->type.has_layout = r->type.open = true;

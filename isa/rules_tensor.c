@@ -15,10 +15,12 @@ tvm_status tvm_rule_ALLOC_TENSOR(const tvm_rule *rule) {
     if (tvm_shared_layout_row_major(rank, layout->shape, &plain, NULL) != TVM_OK ||
         !tvm_shared_layout_equal(&plain, layout))
         return tvm_refuse(rule->why, "the tensor is not in row-major order");
-    if (rank < 2 || layout->shape[rank - 2] != TVM_TENSOR_LANES)
-        return tvm_refuse(rule->why,
-                          "shape %s, expected [.., %d, n]: the last but one dimension is the lanes",
-                          TVM_SHAPE_TEXT(rank, layout->shape), TVM_TENSOR_LANES);
+    if (rank < 2 ||
+        (layout->shape[rank - 2] != TVM_TENSOR_LANES && layout->shape[rank - 2] != TVM_TENSOR_HALF))
+        return tvm_refuse(
+            rule->why,
+            "shape %s, expected [.., %d, n] or [.., %d, n]: the last but one dimension is the lanes",
+            TVM_SHAPE_TEXT(rank, layout->shape), TVM_TENSOR_LANES, TVM_TENSOR_HALF);
     if (layout->shape[rank - 1] * bits % TVM_TENSOR_COLUMN_BITS != 0)
         return tvm_refuse(rule->why, "%u elements of %u bits in a lane, expected whole columns of %d bits",
                           layout->shape[rank - 1], bits, TVM_TENSOR_COLUMN_BITS);
@@ -35,12 +37,13 @@ static tvm_status check_tile(const tvm_rule *rule, unsigned entry, const uint32_
     const tvm_slot *slot = tvm_rule_slot(rule, entry);
     const tvm_operand *indices = rule->operands + rule->at[entry] + 1;
     unsigned rank = tvm_slot_rank(rule->program, slot), whole = TVM_TENSOR_COLUMN_BITS / slot->dtype.bits;
+    uint32_t rows = tvm_tensor_rows(rule->program, slot);
     int64_t lane, column;
     tvm_status status = tvm_rule_tile(rule, entry, 2, tile);
     if (status != TVM_OK) return status;
-    if (tile[0] != TVM_TENSOR_LANES || !tvm_rule_integer(rule, indices[rank - 2].value, &lane) || lane != 0)
-        return tvm_refuse(rule->why, "a tile of %s has all %d lanes, from lane 0 on, not %u",
-                          TVM_RULE_NAME(rule, entry), TVM_TENSOR_LANES, tile[0]);
+    if (tile[0] != rows || !tvm_rule_integer(rule, indices[rank - 2].value, &lane) || lane != 0)
+        return tvm_refuse(rule->why, "a tile of %s has all %u lanes, from lane 0 on, not %u",
+                          TVM_RULE_NAME(rule, entry), rows, tile[0]);
     bool known = tvm_rule_integer(rule, indices[rank - 1].value, &column);
     if (tile[1] % whole || (known && column % whole) || (whole > 1 && !known))
         return tvm_refuse(
@@ -109,6 +112,9 @@ tvm_status tvm_rule_COPY_TENSOR(const tvm_rule *rule) {
     bool to_quarters = tile[0] == TVM_TENSOR_SCALE_ROWS;
     unsigned step = to_quarters ? TVM_TENSOR_STEP / 2 : TVM_TENSOR_STEP;
     if (to_quarters) lanes[0] = TVM_TENSOR_LANES;
+    if (tvm_tensor_rows(rule->program, tvm_rule_slot(rule, TARGET)) != TVM_TENSOR_LANES)
+        return tvm_refuse(rule->why, "%s has %d lanes, which no copy reaches: store-tensor does",
+                          TVM_RULE_NAME(rule, TARGET), TVM_TENSOR_HALF);
     status = check_tile(rule, TARGET, lanes);
     if (status == TVM_OK) status = tvm_rule_tile(rule, SOURCE, 2, tile);
     if (status != TVM_OK) return status;
@@ -196,10 +202,15 @@ static tvm_status check_types(const tvm_rule *rule, const tvm_tensor_mma *mma) {
     return status == TVM_OK ? check_turns(rule, mma) : status;
 }
 
-/* PTX ISA, "tcgen05 Matrix Shape": of 128 rows and one block. */
+/* PTX ISA, "tcgen05 Matrix Shape": of a block's 128 rows, or 64, which neither a pair nor scales have. */
 static tvm_status check_extents(const tvm_rule *rule, const tvm_tensor_mma *mma) {
     enum { COLUMNS = 16, COLUMNS_MAX = 256 };
-    uint32_t columns = COLUMNS * mma->blocks;
+    bool half = mma->m == TVM_TENSOR_HALF;
+    uint32_t columns = half && mma->types->sums == TVM_MMA_F32 ? COLUMNS / 2 : COLUMNS * mma->blocks;
+    if (half && (mma->blocks > 1 || mma->scale_a.tensor))
+        return tvm_refuse(rule->why, "%s has %d lanes, expected %d %s", TVM_RULE_NAME(rule, D),
+                          TVM_TENSOR_HALF, TVM_TENSOR_LANES,
+                          mma->blocks > 1 ? "of a pair" : "of products with scales");
     if (mma->n % columns || mma->n > COLUMNS_MAX)
         return tvm_refuse(rule->why, "n is %u, expected a multiple of %u up to %d", mma->n, columns,
                           COLUMNS_MAX);

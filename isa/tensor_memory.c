@@ -36,14 +36,15 @@ static void first_place(const tvm_tensor_shape *shape, uint32_t lane, uint32_t *
 /* Do the threads have the places of the shape, each warp those of its lanes? A warp's columns may begin
  * anywhere. */
 static bool threads_fit(const tvm_layout *layout, unsigned bits, const tvm_tensor_shape *shape) {
-    uint32_t of_warp = 0;
+    uint32_t of_warp = 0, own = layout->shape[0] / QUARTERS;
+    if (shape->lanes > own) return false;
     for (uint32_t t = 0; t < tvm_layout_threads(layout); t++) {
         uint32_t at[TVM_MAX_RANK], row, column;
         tvm_layout_map(layout, t, 0, at);
         if (t % LANES == 0) of_warp = at[1];
         first_place(shape, t % LANES, &row, &column);
         if (of_warp % in_column(bits) || at[1] != of_warp + column * in_column(bits) ||
-            at[0] != t / LANES % QUARTERS * LANES + row)
+            at[0] != t / LANES % QUARTERS * own + row)
             return false;
     }
     return true;
@@ -110,23 +111,38 @@ tvm_status tvm_tensor_access_find(const tvm_layout *layout, unsigned bits, tvm_t
         out->shape = &shapes[s];
         if (threads_fit(layout, bits, out->shape) && locals_fit(layout, bits, out)) return TVM_OK;
     }
-    return tvm_refuse(why, "threads do not reach the lanes so: expected spatial(128, 1).local(1, n), "
-                           "spatial(4, 1).local(2, n).mma.m16n8k16.C, or no layout; relayout moves elements");
+    return tvm_refuse(
+        why, layout->shape[0] == TVM_TENSOR_HALF
+                 ? "threads do not reach the lanes so: expected "
+                   "spatial(4, 1).local(1, n).mma.m16n8k16.C, or no layout; relayout moves elements"
+                 : "threads do not reach the lanes so: expected spatial(128, 1).local(1, n), "
+                   "spatial(4, 1).local(2, n).mma.m16n8k16.C, or no layout; relayout moves elements");
 }
 
-tvm_status tvm_tensor_layout(uint32_t columns, tvm_team team, tvm_layout *out, tvm_why *why) {
-    const uint32_t groups[] = {1, team.warps / QUARTERS}, lanes[] = {TVM_TENSOR_LANES, 1};
-    tvm_layout outer, rows, whole;
-    if (team.warps % QUARTERS || columns % groups[1])
-        return tvm_refuse(why,
-                          "%u columns for %u warps: expected whole warpgroups, and as many columns for each",
-                          columns, team.warps);
-    const uint32_t own[] = {1, columns / groups[1]};
+/* What a warpgroup has: a row a thread; or fragments, of which a warp has one beside the other. */
+static tvm_status of_group(uint32_t rows, uint32_t columns, tvm_layout *out, tvm_why *why) {
+    static const char atom[] = "mma.m16n8k16.C";
+    const bool whole = rows == TVM_TENSOR_LANES;
+    const uint32_t lanes[] = {whole ? rows : QUARTERS, 1}, own[] = {1, whole ? columns : columns / EIGHT};
+    tvm_layout outer, fragment;
+    tvm_status status = tvm_layout_spatial(2, lanes, &outer, why);
+    if (status == TVM_OK) status = tvm_layout_local(2, own, out, why);
+    if (status == TVM_OK) status = tvm_layout_compose(&outer, out, out, why);
+    if (whole || status != TVM_OK) return status;
+    status = tvm_layout_atom(atom, sizeof atom - 1, &fragment, why);
+    return status == TVM_OK ? tvm_layout_compose(out, &fragment, out, why) : status;
+}
+
+tvm_status tvm_tensor_layout(uint32_t rows, uint32_t columns, tvm_team team, tvm_layout *out, tvm_why *why) {
+    const uint32_t groups[] = {1, team.warps / QUARTERS}, least = rows == TVM_TENSOR_LANES ? 1 : EIGHT;
+    tvm_layout outer;
+    if (team.warps % QUARTERS || columns % (least * groups[1]))
+        return tvm_refuse(
+            why, "%u columns for %u warps: expected whole warpgroups, and as many columns for each%s",
+            columns, team.warps, least > 1 ? ", a multiple of 8" : "");
     tvm_status status = tvm_layout_spatial(2, groups, &outer, why);
-    if (status == TVM_OK) status = tvm_layout_spatial(2, lanes, &rows, why);
-    if (status == TVM_OK) status = tvm_layout_local(2, own, &whole, why);
-    if (status == TVM_OK) status = tvm_layout_compose(&rows, &whole, &whole, why);
-    return status == TVM_OK ? tvm_layout_compose(&outer, &whole, out, why) : status;
+    if (status == TVM_OK) status = of_group(rows, columns / groups[1], out, why);
+    return status == TVM_OK ? tvm_layout_compose(&outer, out, out, why) : status;
 }
 
 /* ---- products ---- */
@@ -181,7 +197,7 @@ void tvm_tensor_mma_read(const tvm_ir_program *program, const tvm_ir_kernel *ker
     out->accumulate = &at[ACCUMULATE];
     out->a.is_transposed = at[TRANSPOSE_A].kind == TVM_OPERAND_CONST;
     out->b.is_transposed = at[TRANSPOSE_B].kind == TVM_OPERAND_CONST;
-    out->m = TVM_TENSOR_LANES;
+    out->m = tvm_tensor_rows(program, &kernel->slots[out->d.tensor->value]);
     out->k = at[K].kind == TVM_OPERAND_CONST ? at[K].value
                                              : extent(program, kernel, out->a.tensor, out->a.is_transposed);
     const tvm_operand *types = read_tile(program, kernel, &at[SCALES], &out->scale_a);

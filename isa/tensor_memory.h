@@ -1,14 +1,20 @@
 /* Tensor memory: 128 lanes of 512 columns, 32 bits each, of a block (PTX ISA, "Tensor Memory"). A tensor
  * there has shape [.., 128, n]: the last but one dimension is the lane, elements of the last one lie one
  * behind the other in columns, as many in a column as 32 bits have, and matrices of the leading dimensions
- * stand beside each other. */
+ * stand beside each other. Of a shape [.., 64, n] row r is lane r / 16 * 32 + r mod 16, so that each warp
+ * reaches 16 rows (PTX ISA, "Layout F"); nothing has the other lanes of its columns. */
 #ifndef TVM_ISA_TENSOR_MEMORY_H
 #define TVM_ISA_TENSOR_MEMORY_H
 
 #include "mma.h"
 #include "program.h"
 
-enum { TVM_TENSOR_LANES = 128, TVM_TENSOR_COLUMNS = 512, TVM_TENSOR_COLUMN_BITS = 32 };
+enum { TVM_TENSOR_LANES = 128, TVM_TENSOR_HALF = 64, TVM_TENSOR_COLUMNS = 512, TVM_TENSOR_COLUMN_BITS = 32 };
+
+/* 128 or 64: the rows of a matrix of a slot of kind TENSOR. */
+static inline uint32_t tvm_tensor_rows(const tvm_ir_program *program, const tvm_slot *slot) {
+    return tvm_slot_shape(program, slot)[tvm_slot_rank(program, slot) - 2];
+}
 
 /* Columns of one matrix of a slot of kind TENSOR, and of all of them: a multiple of 8. */
 uint32_t tvm_tensor_matrix_columns(const tvm_ir_program *program, const tvm_slot *slot);
@@ -38,14 +44,14 @@ typedef struct tvm_tensor_access {
     tvm_tensor_unit units[TVM_TENSOR_COLUMNS]; /* by lane, then by column */
 } tvm_tensor_access;
 
-/* How the threads of a team load or store a tile of all lanes, of elements of so many bits, that they have in
+/* How the threads of a team load or store a tile of all rows, of elements of so many bits, that they have in
  * the layout. Warp w reaches the lanes from 32 * (w mod 4) on alone. TVM_INVALID: no instruction does it so.
  */
 tvm_status tvm_tensor_access_find(const tvm_layout *layout, unsigned bits, tvm_team team,
                                   tvm_tensor_access *out, tvm_why *why);
-/* The layout of a tile of `columns` elements that the threads of the team have when none is written: each
- * thread a lane, of each warpgroup its part of the columns. */
-tvm_status tvm_tensor_layout(uint32_t columns, tvm_team team, tvm_layout *out, tvm_why *why);
+/* The layout of a tile of `columns` elements that the threads of the team have when none is written: of 128
+ * rows each thread has one, 64 rows are in fragments of mma; each warpgroup has its part of the columns. */
+tvm_status tvm_tensor_layout(uint32_t rows, uint32_t columns, tvm_team team, tvm_layout *out, tvm_why *why);
 
 /* ---- products ---- */
 
@@ -63,7 +69,7 @@ typedef struct tvm_tensor_mma {
     tvm_tensor_tile d, a, b;
     tvm_tensor_tile scale_a, scale_b;
     const tvm_operand *accumulate; /* of kind EXPR, or NONE: it adds */
-    uint32_t m, n, k;              /* m: of one block */
+    uint32_t m, n, k;              /* m: of one block, 128 or 64, as d has it */
     uint32_t blocks; /* 2: of a pair, of which each has its m rows of a and d, and half of the columns of b */
     uint32_t step;   /* k of one instruction: as many elements as 32 bytes have */
     const tvm_mma_types *types;     /* NULL: there are none such */

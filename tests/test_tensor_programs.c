@@ -44,6 +44,7 @@ typedef struct maker {
     const kind *kind;
     unsigned warps, columns, k, sums;
     bool turn_a, turn_b, a_in_tensor;
+    unsigned lines;  /* of a and of the sums, of a block */
     unsigned blocks; /* 2: a pair, each with its lines of a, and half of the columns of b */
 } maker;
 
@@ -65,12 +66,12 @@ static void put_sync(maker *m) {
     tvm_text_add(&m->text, m->blocks == 2 ? "    sync-cluster\n" : "    sync\n");
 }
 
-/* A layout of the team's threads for [128, columns], as the instructions of tensor memory take them. */
+/* A layout of the team's threads for [lines, columns], as the instructions of tensor memory take them. */
 static void put_layout(maker *m, unsigned columns, bool fragments) {
     if (m->warps == 8) tvm_text_add(&m->text, "spatial(1, 2).");
     unsigned each = columns / (m->warps / 4);
-    if (fragments)
-        tvm_text_add(&m->text, "spatial(4, 1).local(2, %u).mma.m16n8k16.C", each / 8);
+    if (fragments || m->lines < LINES)
+        tvm_text_add(&m->text, "spatial(4, 1).local(%u, %u).mma.m16n8k16.C", m->lines / 64, each / 8);
     else
         tvm_text_add(&m->text, "spatial(128, 1).local(1, %u)", each);
 }
@@ -160,17 +161,17 @@ static void put_change(maker *m, unsigned sum) {
 }
 
 static void put_result(maker *m, unsigned sum) {
-    tvm_text_add(&m->text, "    store-global y[block.x * %u + %u, 0], load-tensor(%%d[%u], ", m->sums * LINES,
-                 sum * LINES, sum);
+    tvm_text_add(&m->text, "    store-global y[block.x * %u + %u, 0], load-tensor(%%d[%u], ",
+                 m->sums * m->lines, sum * m->lines, sum);
     if (one_in(m, 3))
-        tvm_text_add(&m->text, "[%u, %u]", LINES, m->columns);
+        tvm_text_add(&m->text, "[%u, %u]", m->lines, m->columns);
     else
         put_layout(m, m->columns, one_in(m, 2));
     tvm_text_add(&m->text, ")\n");
 }
 
 static void put_operands(maker *m) {
-    unsigned ra = m->turn_a ? m->k : LINES, ca = m->turn_a ? LINES : m->k, own = m->columns / m->blocks,
+    unsigned ra = m->turn_a ? m->k : m->lines, ca = m->turn_a ? m->lines : m->k, own = m->columns / m->blocks,
              rb = m->turn_b ? own : m->k, cb = m->turn_b ? m->k : own;
     char scales[96] = "";
     if (m->kind->scale)
@@ -184,12 +185,12 @@ static void put_operands(maker *m) {
         "    %%sb = alloc-shared %s[%u, %u]\n    store-shared %%sa, load-global(a[block.x, 0, 0], auto(%u, %u))\n"
         "    store-shared %%sb, load-global(b[block.x, 0, 0], auto(%u, %u))\n    %%d = alloc-tensor %s[%u, %u, %u]\n",
         m->kind->a, m->blocks, ra, ca, m->kind->b, m->blocks, rb, cb, m->kind->sum,
-        m->blocks * m->sums * LINES, m->columns, scales, m->warps, m->blocks, m->blocks, m->kind->a, ra, ca,
-        m->kind->b, rb, cb, ra, ca, rb, cb, m->kind->sum, m->sums, LINES, m->columns);
+        m->blocks * m->sums * m->lines, m->columns, scales, m->warps, m->blocks, m->blocks, m->kind->a, ra,
+        ca, m->kind->b, rb, cb, ra, ca, rb, cb, m->kind->sum, m->sums, m->lines, m->columns);
     if (m->a_in_tensor)
-        tvm_text_add(&m->text, "    %%ta = alloc-tensor %s[%u, %u]\n", m->kind->a, LINES, m->k);
+        tvm_text_add(&m->text, "    %%ta = alloc-tensor %s[%u, %u]\n", m->kind->a, m->lines, m->k);
     put_sync(m);
-    if (m->a_in_tensor && one_in(m, 2)) {
+    if (m->a_in_tensor && m->lines == LINES && one_in(m, 2)) {
         tvm_text_add(&m->text, "    copy-tensor %%ta, %%sa, [%u, %u]%s\n", LINES, m->k, pair(m));
     } else if (m->a_in_tensor) {
         tvm_text_add(&m->text, "    store-tensor %%ta, load-shared(%%sa, ");
@@ -213,6 +214,9 @@ static char *make_text(maker *m) {
     if (m->blocks == 2) m->columns = m->turn_b ? (m->columns + 16) / 32 * 32 + 32 : 2 * m->columns;
     m->sums = 1 + below(m, m->columns > 128 ? 1 : m->columns > 64 ? 2 : 3); /* of 512 columns */
     m->a_in_tensor = !m->turn_a && m->kind->bits >= 8 && !m->kind->of_a && one_in(m, 3);
+    m->lines = !m->kind->scale && m->blocks == 1 && one_in(m, 3) ? LINES / 2 : LINES;
+    if (m->lines < LINES && m->kind->bits == 8) m->a_in_tensor = false;          /* in no fragments */
+    if (m->lines < LINES && m->a_in_tensor && m->k < 2 * m->warps) m->warps = 4; /* of 8 columns each */
     put_operands(m);
     for (unsigned s = 0; s < m->sums; s++) put_products(m, s, false);
     put_commit(m);
@@ -277,8 +281,8 @@ static void run_code(const tvm_module *module, const tvm_ir_program *program, co
 }
 
 static void check(maker *m, const char *text, const tvm_ir_program *program) {
-    size_t results = (size_t)m->blocks * m->sums * LINES * m->columns, bytes = 4 * results;
-    uint8_t *a = operand(m, m->kind->a, m->kind->of_a, (size_t)m->blocks * LINES * m->k),
+    size_t results = (size_t)m->blocks * m->sums * m->lines * m->columns, bytes = 4 * results;
+    uint8_t *a = operand(m, m->kind->a, m->kind->of_a, (size_t)m->blocks * m->lines * m->k),
             *b = operand(m, m->kind->b, m->kind->of_b, (size_t)m->columns * m->k), *want = calloc(1, bytes),
             *found = calloc(1, bytes), *of_a = scales(m, LINES), *of_b = scales(m, m->columns);
     ck_assert(want && found);
