@@ -109,6 +109,7 @@ typedef struct kernel_state {
     shared_need shared;        /* plan/shared_plan.h: of the block's team */
     shared_need role_shared[TVM_MAX_TEAMS];
     uint64_t shared_bytes; /* of the block */
+    uint32_t answer; /* of cancel-block: bytes from the start of shared memory; then comes its mbarrier */
 } kernel_state;
 
 /* f16 or bf16 */

@@ -480,6 +480,12 @@ bool tvm_kernel_waits(const tvm_ir_kernel *kernel) {
     return false;
 }
 
+bool tvm_cancels_blocks(const tvm_ir_kernel *kernel) {
+    for (uint32_t i = 0; i < kernel->insn_count; i++)
+        if (kernel->insns[i].op == TVM_OP_CANCEL_BLOCK) return true;
+    return false;
+}
+
 bool tvm_has_tensor_memory(const tvm_ir_kernel *kernel) {
     for (uint32_t s = kernel->param_count; s < kernel->slot_count; s++)
         if (kernel->slots[s].kind == TVM_SLOT_TENSOR) return true;

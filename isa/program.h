@@ -594,6 +594,8 @@ static inline uint32_t tvm_cluster_blocks(const tvm_ir_kernel *kernel) {
 
 /* Has it an instruction in which a block may wait for another one that is not of its cluster? */
 bool tvm_kernel_waits(const tvm_ir_kernel *kernel);
+/* Has it a cancel-block? */
+bool tvm_cancels_blocks(const tvm_ir_kernel *kernel);
 
 /* Has the kernel tensors in tensor memory? */
 bool tvm_has_tensor_memory(const tvm_ir_kernel *kernel);

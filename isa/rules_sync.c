@@ -81,3 +81,20 @@ tvm_status tvm_rule_SYNC_BARRIER(const tvm_rule *rule) {
 tvm_status tvm_rule_WAIT_BARRIER(const tvm_rule *rule) {
     return tvm_rule_barrier_index(rule, 0);
 }
+
+/* Are the grid's blocks in one line, known without a launch? */
+static bool is_line(const tvm_ir_kernel *kernel) {
+    for (unsigned d = 1; d < 3; d++) {
+        const tvm_expr *extent = kernel->grid[d] == TVM_NONE ? NULL : &kernel->exprs[kernel->grid[d]];
+        if (extent && (extent->op != TVM_EXPR_INTEGER || extent->value.i != 1)) return false;
+    }
+    return true;
+}
+
+tvm_status tvm_rule_CANCEL_BLOCK(const tvm_rule *rule) {
+    if (!is_line(rule->kernel) || tvm_cluster_blocks(rule->kernel) > 1)
+        return tvm_refuse(
+            rule->why,
+            "the result is the block's place along x: expected a grid of x alone, and no clusters");
+    return tvm_rule_scalar(rule, TVM_I(32));
+}

@@ -34,6 +34,7 @@ typedef struct flow {
     uint32_t role; /* 1 + the instruction of the role around; 0: there is none */
     uint64_t shared_bytes;
     uint64_t tensor_columns;
+    uint32_t canceler; /* 1 + the role of cancel-block as in `role`; 0: there was none */
     bool works, pairs; /* the tensor core is given work; of pairs of blocks */
     unsigned launch_tensors;
     slot_set assigned;
@@ -343,9 +344,28 @@ static void check_pairs(flow *f, const tvm_insn *insn) {
     f->pairs = pair;
 }
 
+/* PTX ISA, "clusterlaunchcontrol.try_cancel": a request behind an answer that there is no block left is not
+ * defined, so that one team asks. */
+static void check_cancels(flow *f, const tvm_insn *insn) {
+    if (insn->op != TVM_OP_CANCEL_BLOCK) return;
+    if (f->canceler && f->canceler != f->role + 1)
+        tvm_verify_error(f->state, insn,
+                         "another team has a cancel-block, too: expected them in one role, or in none");
+    f->canceler = f->role + 1;
+    if (tvm_kernel_waits(f->kernel))
+        tvm_verify_error(f->state, insn,
+                         "blocks of the kernel wait for each other, and one that is canceled never comes");
+    if (!f->role) return;
+    const tvm_role role = tvm_role_of(f->kernel, &f->kernel->insns[f->role - 1]);
+    if (tvm_role_teams(&role) > 1)
+        tvm_verify_error(f->state, insn, "the role has %u teams: expected one, which asks for all",
+                         tvm_role_teams(&role));
+}
+
 static void flow_insn(flow *f, uint32_t at) {
     const tvm_insn *insn = &f->kernel->insns[at];
     check_pairs(f, insn);
+    check_cancels(f, insn);
     if (!reads_each_turn(insn)) read_operands(f, insn);
     assign(f, insn);
     switch (tvm_insn_class(insn)) {

@@ -107,9 +107,10 @@ static inline void ptx_launch(ptx_machine *m, const tvm_module *module, const tv
     uint32_t turns = tvm_abi_find(&code->abi, TVM_ABI_TURNS, 0);
     if (m->turns && turns != TVM_NONE) m->params[turns] = m->turns;
     ptx_peers_make(m, module, code);
+    m->canceled = 0;
     for (m->block[2] = 0; m->block[2] < m->grid[2]; m->block[2] += by[2])
         for (m->block[1] = 0; m->block[1] < m->grid[1]; m->block[1] += by[1])
-            for (m->block[0] = 0; m->block[0] < m->grid[0] && !m->trapped && !m->fault[0];
+            for (m->block[0] = 0; m->block[0] < m->grid[0] - m->canceled && !m->trapped && !m->fault[0];
                  m->block[0] += by[0]) {
                 if (m->peer_count > 0)
                     ptx_peers_run(m);

@@ -10,6 +10,7 @@
 #define TVM_TESTS_PTX_MACHINE_H
 
 #include "ptx_arithmetic.h"
+#include "ptx_launch_control.h"
 #include "ptx_mbarrier.h"
 #include "ptx_mma.h"
 #include "ptx_order.h"
@@ -374,6 +375,8 @@ static inline void ptx_step_warps(ptx_machine *m, const ptx_insn *insn) {
         ptx_wgmma(m, insn);
     else if (ptx_is(op, "tcgen05"))
         ptx_tcgen05(m, insn);
+    else if (ptx_is(op, "clusterlaunchcontrol") || (ptx_is(op, "mov") && ptx_is(insn->part[1], "b128")))
+        ptx_launch_control(m, insn);
     else if (ptx_is(op, "fence"))
         ptx_fence(m, insn);
     else if (ptx_is(op, "elect"))
@@ -454,7 +457,7 @@ static inline void ptx_start(ptx_machine *m) {
     ptx_barrier(m, false);
     ptx_wgmma_begin(m);
     m->steps = m->latest = 0;
-    m->ended = false;
+    m->ended = m->asked = m->none_left = false;
     if (m->order) ptx_part_warps(m);
 }
 

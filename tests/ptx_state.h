@@ -214,13 +214,15 @@ static inline void ptx_read_registers(ptx_machine *m, const char *line) {
     m->count[c] = (uint32_t)strtoul(number + 1, NULL, 10);
 }
 
-/* `{ .reg .b32 l, h; statement; statement; }`, a scope of its own; its registers keep no value beyond it. */
+/* `{ .reg .b32 l, h; statement; statement; }`, or .b128, a scope of its own; its registers keep no value
+ * beyond it. */
 static inline void ptx_read_scope(ptx_machine *m, char *line) {
-    static const char head[] = "{ .reg .b32 ";
+    static const char head[] = "{ .reg .b32 ", wide[] = "{ .reg .b128 ";
     char *save = NULL, *names = NULL;
     unsigned count = 0;
-    ck_assert_msg(strncmp(line, head, sizeof head - 1) == 0, "ptx: %s", line);
-    char *declared = strtok_r(line + sizeof head - 1, ";", &save);
+    bool is_wide = strncmp(line, wide, sizeof wide - 1) == 0;
+    ck_assert_msg(is_wide || strncmp(line, head, sizeof head - 1) == 0, "ptx: %s", line);
+    char *declared = strtok_r(line + (is_wide ? sizeof wide : sizeof head) - 1, ";", &save);
     for (char *name = strtok_r(declared, ", ", &names); name; name = strtok_r(NULL, ", ", &names)) {
         ck_assert_uint_lt(count, PTX_LOCALS);
         snprintf(m->locals[count++], sizeof m->locals[0], "%s", name);

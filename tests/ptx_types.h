@@ -158,6 +158,9 @@ typedef struct ptx_machine {
     unsigned async_count, async_capacity;
     uint32_t async_groups[1024]; /* that each thread has committed */
     uint32_t block[3], grid[3];
+    uint32_t canceled; /* blocks of the grid, its last ones; ptx_launch_control.h */
+    uint64_t answer[2];
+    bool asked, none_left; /* an answer is under way; the last one was that there is no block left */
     struct ptx_machine *peers[PTX_PEERS]; /* the blocks of the cluster by rank; none where it is one block */
     unsigned peer_count, rank;
     uint32_t place[3]; /* in the cluster */

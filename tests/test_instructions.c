@@ -134,6 +134,7 @@ static unsigned ptx_effects(const char *opcode, unsigned reads_shared, unsigned 
     if (begins(opcode, "bar.warp.")) return TVM_EFFECT_WARP_BARRIER;
     if (begins(opcode, "bar.") || begins(opcode, "barrier.")) return TVM_EFFECT_BARRIER;
     if (begins(opcode, "mbarrier.")) return TVM_EFFECT_MBARRIER;
+    if (begins(opcode, "clusterlaunchcontrol.try_cancel")) return TVM_EFFECT_ASYNC | writes_shared;
     if (begins(opcode, "griddepcontrol.wait")) return TVM_EFFECT_LAST_LAUNCH;
     if (begins(opcode, "griddepcontrol.launch_dependents")) return TVM_EFFECT_NEXT_LAUNCH;
     if (begins(opcode, "call")) return TVM_EFFECT_OUTPUT;

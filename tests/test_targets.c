@@ -24,6 +24,8 @@ const tvm_target_record tvm_target_records[] = {
     {{90, 'r'}, 81, {ALL, {ROOM, 32768}}, 0, false},
     {{90, 't'}, 81, {ALL & ~HAS(TCGEN05), {ROOM, 65536}}, 0, false},
     {{90, 'i'}, 81, {ALL & ~HAS(TCGEN05_I8), {ROOM, 65536}}, 0, false},
+    {{90, 'u'}, 81, {ALL & ~HAS(MULTICAST), {ROOM, 65536}}, 0, false},
+    {{90, 'l'}, 81, {ALL & ~HAS(LAUNCH_CONTROL), {ROOM, 65536}}, 0, false},
     {{90, 'f'}, 81, {ALL & ~HAS(WGMMA), {ROOM, 65536}}, 91, false},
     {{91, '\0'}, 83, {HAS(LDMATRIX), {ROOM, 65536}}, 0, false},
     {{92, '\0'}, 83, {HAS(LDMATRIX), {ROOM, 65536}}, 0, true},
@@ -105,6 +107,36 @@ START_TEST(without_clusters_no_instruction_is_of_one) {
     ck_assert_int_eq(tvm_report(program, without, &report, NULL), TVM_OK);
     ck_assert_msg(strstr(report, "it has clusters, which sm_90a is the first to have"), "%s", report);
     free(report);
+    tvm_module_free(with), tvm_module_free(without);
+    tvm_ir_program_free(program);
+}
+END_TEST
+
+START_TEST(each_block_copies_all_where_the_record_has_no_multicast) {
+    tvm_ir_program *program = assemble(
+        ".vasm 7\n.kernel k(x: global i32[1024], y: global i32[32])\n.warps 1\n.cluster 2\n.grid 2\n"
+        "%s = alloc-shared i32[1024]\n%b = alloc-barrier [1]\nsync-cluster\n"
+        "copy-bulk %s[0], x[0], [1024], barrier %b[0], multicast all\narrive-barrier %b[0]\nwait-barrier %b[0]\n"
+        "store-global y[0], load-shared(%s[0], spatial(32))\nsync-cluster\n.end\n");
+    tvm_module *with = translate(program, "sm_90a"), *without = translate(program, "sm_90u");
+    ck_assert(says(with, ".multicast::cluster"));
+    ck_assert(!says(without, "multicast") && says(without, "cp.async.bulk"));
+    tvm_module_free(with), tvm_module_free(without);
+    tvm_ir_program_free(program);
+}
+END_TEST
+
+/* ---- blocks that have not begun ---- */
+
+START_TEST(no_launch_is_canceled_where_the_record_has_no_launch_control) {
+    tvm_ir_program *program = assemble(
+        ".vasm 7\n.kernel k(n: i32, y: global i32[n])\n.warps 1\n.grid n\n%t = block.x\n"
+        "while %t >= 0\nstore-global y[%t], alloc-register(i32[1], init 1)\n%t = cancel-block\nend\n.end\n");
+    tvm_module *with = translate(program, "sm_90a"), *without = translate(program, "sm_90l");
+    ck_assert(says(with, "clusterlaunchcontrol.try_cancel.async") && says(with, "mbarrier.init"));
+    ck_assert(!says(without, "clusterlaunchcontrol") && !says(without, "mbarrier"));
+    ck_assert_uint_gt(with->kernels[0].abi.shared_bytes, 0);
+    ck_assert_uint_eq(without->kernels[0].abi.shared_bytes, 0);
     tvm_module_free(with), tvm_module_free(without);
     tvm_ir_program_free(program);
 }
@@ -268,6 +300,8 @@ int main(void) {
     tcase_add_test(tests, copies_are_the_threads_own_where_the_record_has_no_copy_engine);
     tcase_add_test(tests, matrices_are_stored_one_by_one_where_the_record_has_no_stmatrix);
     tcase_add_test(tests, without_clusters_no_instruction_is_of_one);
+    tcase_add_test(tests, each_block_copies_all_where_the_record_has_no_multicast);
+    tcase_add_test(tests, no_launch_is_canceled_where_the_record_has_no_launch_control);
     tcase_add_test(tests, tensor_memory_is_of_targets_that_have_it);
     tcase_add_test(tests, shared_memory_is_the_records);
     tcase_add_test(tests, roles_change_the_registers_that_the_record_gives_them);

@@ -60,6 +60,7 @@ typedef struct emitter {
     unsigned scratch_written; /* those that are being written */
     bool has_barriers;        /* the kernel's mbarriers are made before the code that is being emitted */
     bool stores_far;          /* threads store to the shared memory of other blocks of the cluster */
+    reg cancel_parity, cancel_over; /* of cancel-block: the phase that is next; there is no block left */
     reg pair_parity; /* of the phase in which the thread's team meets that of the pair's other block next */
     reg tensor_base; /* the address of the kernel's columns of tensor memory; name[0] == 0: not yet */
     tvm_module *module;

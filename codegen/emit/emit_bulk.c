@@ -29,8 +29,8 @@ typedef struct block_group {
 static block_group group_of(const emitter *e, const tvm_operand *axes) {
     const uint32_t *cluster = e->k->kernel->cluster;
     block_group g = {.count = 1, .ranks = 1, .below = 1, .index = "%cluster_ctarank"};
-    if (!axes || axes->kind == TVM_OPERAND_NONE) return g;
-    g.count = tvm_multicast_blocks(e->k->kernel, axes);
+    g.count = tvm_multicast_blocks(e->k, axes);
+    if (g.count == 1) return g;
     if (axes->value != TVM_AXES_ALL) {
         for (unsigned d = 0; d < axes->value; d++) g.below *= cluster[d];
         snprintf(g.index, sizeof g.index, "%%cluster_ctaid.%c", "xyz"[axes->value]);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "emit_cancel.h"
 #include "emit_drain.h"
 #include "emit_mbarrier.h"
 #include "emit_tensor.h"
@@ -176,6 +177,7 @@ static tvm_status translate_kernel(emitter *e) {
     tvm_params_load(e);
     tvm_turns_begin(e);
     tvm_mbarriers_begin(e);
+    tvm_cancels_begin(e);
     e->shared = e->k->shared;
     e->insn_budget = MAX_EMITTED_INSNS;
     status = tvm_emit_range(e, 0, e->k->kernel->insn_count);

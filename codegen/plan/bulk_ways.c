@@ -9,9 +9,9 @@ bulk_operands tvm_bulk_operands(const kernel_state *k, const tvm_insn *insn) {
     return o;
 }
 
-uint32_t tvm_multicast_blocks(const tvm_ir_kernel *kernel, const tvm_operand *axes) {
-    if (!axes || axes->kind == TVM_OPERAND_NONE) return 1;
-    return axes->value == TVM_AXES_ALL ? tvm_cluster_blocks(kernel) : kernel->cluster[axes->value];
+uint32_t tvm_multicast_blocks(const kernel_state *k, const tvm_operand *axes) {
+    if (!axes || axes->kind == TVM_OPERAND_NONE || !tvm_target_has(k->target, TVM_HAS_MULTICAST)) return 1;
+    return axes->value == TVM_AXES_ALL ? tvm_cluster_blocks(k->kernel) : k->kernel->cluster[axes->value];
 }
 
 void tvm_bulk_ways_find(kernel_state *k) {
@@ -31,7 +31,7 @@ void tvm_bulk_ways_find(kernel_state *k) {
         if (insn->op != TVM_OP_COPY_BULK) continue;
         bulk_operands o = tvm_bulk_operands(k, insn);
         if (tvm_bulk_plan_make(k, &o.tile, BULK_LOAD, &plan, why) ||
-            (tvm_multicast_blocks(k->kernel, o.multicast) == 1 && tvm_bulk_run_find(k, &o.tile, &run)))
+            (tvm_multicast_blocks(k, o.multicast) == 1 && tvm_bulk_run_find(k, &o.tile, &run)))
             k->bulk.by_engine = true;
         else
             k->bulk.by_threads = true;

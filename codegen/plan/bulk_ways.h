@@ -12,7 +12,7 @@ typedef struct bulk_operands {
 /* Of a copy-bulk. */
 bulk_operands tvm_bulk_operands(const kernel_state *k, const tvm_insn *insn);
 /* The blocks that a tile comes to; `axes`: the operand of a multicast, or NULL. */
-uint32_t tvm_multicast_blocks(const tvm_ir_kernel *kernel, const tvm_operand *axes);
+uint32_t tvm_multicast_blocks(const kernel_state *k, const tvm_operand *axes);
 
 /* Finds k->bulk but for `unfenced`. */
 void tvm_bulk_ways_find(kernel_state *k);

@@ -29,6 +29,8 @@ typedef struct plan {
     bool *engine;     /* by slot: the copy engine may write it */
     bool *undrained;  /* by slot of mbarriers: copies may be under way when a block ends */
     uint32_t *ledger; /* by slot of those: where their arrivals are counted, 4 bytes each */
+    bool cancels;     /* the code asks the target to cancel launches of blocks */
+    uint32_t answer;  /* where that of cancel-block comes */
     uint32_t tensor;  /* where the translator's part of tensor memory is */
 } plan;
 
@@ -92,6 +94,10 @@ static void place_barriers(plan *p) {
         p->end += (uint64_t)tvm_shared_layout_span(&p->program->shared_layouts[p->kernel->slots[s].layout]) *
                   sizeof(uint32_t);
     }
+    if (p->cancels) {
+        p->answer = (uint32_t)tvm_round_up(p->end, TVM_CANCEL_MBARRIER);
+        p->end = p->answer + TVM_CANCEL_BYTES;
+    }
     if (!tvm_has_tensor_memory(p->kernel)) return;
     p->tensor = (uint32_t)tvm_round_up(p->end, TENSOR_MEETS);
     p->end = p->tensor + tvm_tensor_shared_bytes(p->kernel);
@@ -114,6 +120,7 @@ static bool make_plan(plan *p, const tvm_ir_program *program, const tvm_ir_kerne
     size_t slots = kernel->slot_count + (size_t)1;
     *p = (plan){.program = program,
                 .kernel = kernel,
+                .cancels = tvm_target_has(target, TVM_HAS_LAUNCH_CONTROL) && tvm_cancels_blocks(kernel),
                 .live = calloc(slots, sizeof *p->live),
                 .freed = calloc(slots, sizeof *p->freed),
                 .offset = calloc(slots, sizeof *p->offset),
@@ -202,6 +209,7 @@ tvm_status tvm_shared_plan_make(kernel_state *k) {
         k->slots[s].shared_base = root.base;
     }
     k->tensor.shared = p.tensor;
+    k->answer = p.answer;
     if (made) k->shared_bytes = place_scratch(&p, k->target, &k->shared, k->role_shared);
     free_plan(&p);
     return made ? TVM_OK : tvm_diag_no_memory(k->diags);

@@ -4,6 +4,9 @@
 
 #include "kernel_state.h"
 
+/* What the translator has for cancel-block: the answer, then an mbarrier. */
+enum { TVM_CANCEL_MBARRIER = 16, TVM_CANCEL_BYTES = 24 };
+
 /* In bytes, of tensors; and the most there is, that of the block's memory. */
 enum { SHARED_ALIGNMENT = 128, SHARED_ALIGNMENT_MAX = 1024 };
 

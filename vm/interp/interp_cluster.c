@@ -40,6 +40,19 @@ tvm_status tvm_interp_peer(interp_context *context, const interp_insn *insn, uin
     return TVM_OK;
 }
 
+/* ---- blocks that have not begun ---- */
+
+INTERP_NO_PLAN(CANCEL_BLOCK)
+
+/* Blocks begin in the order of their places, and the next one is taken; where they take turns all are begun.
+ */
+tvm_status tvm_interp_CANCEL_BLOCK(interp_context *context, const interp_insn *insn) {
+    interp_run *run = context->block->run;
+    uint64_t next = run->turns ? run->blocks : atomic_fetch_add_explicit(&run->next, 1, memory_order_relaxed);
+    context->slots[insn->source->result].i = next < run->blocks ? (int64_t)next : -1;
+    return TVM_OK;
+}
+
 /* ---- tiles of other blocks ---- */
 
 typedef struct peer_plan {
