@@ -14,7 +14,7 @@
 
 enum { MARGIN = 64, MARGIN_BYTE = 0x5a, MULTIPROCESSORS = 2 };
 
-static const char *const targets[] = {"sm_80", "sm_89", "sm_90a", "sm_100a"};
+static const char *const targets[] = {"sm_80", "sm_89", "sm_90a", "sm_100a", "sm_120a"};
 enum { TARGETS = sizeof targets / sizeof *targets };
 static char folder[4096];
 static char **paths;
