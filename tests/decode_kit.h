@@ -22,7 +22,7 @@ enum { DECODE_SEQUENCES = 8, DECODE_SLAB = 16, DECODE_ARGUMENTS = 24, DECODE_DEF
 typedef struct decode_form {
     const char *a, *k, *v;
     int d, page, k_group, v_group;
-    bool channels, k_zeros, v_zeros, soft_cap, lse, rope, qkv, early;
+    bool channels, k_zeros, v_zeros, soft_cap, lse, sinks, rope, qkv, early;
 } decode_form;
 
 typedef struct decode_shape {
@@ -49,7 +49,8 @@ typedef struct decode_run {
     double scale, cap, v_most;
     double
         *turn_error; /* of each key, what f32 arithmetic of its turn may be off by; NULL: it is not turned */
-    decode_tensor starts, table, lengths, k, v, back_k, back_v, rotation, k_scale, k_zero, cache, q, out, lse;
+    decode_tensor starts, table, lengths, k, v, back_k, back_v, rotation, k_scale, k_zero, cache, q, sinks,
+        out, lse;
     uint64_t random;
     char why[400];
 } decode_run;
@@ -160,9 +161,10 @@ static inline size_t decode_defines(const decode_form *f, bool decode, char text
     const struct {
         const char *name;
         bool set;
-    } flags[] = {{"KCHANNELS", f->channels},          {"KZEROS", f->k_zeros},    {"VZEROS", f->v_zeros},
-                 {"SOFT_CAP", f->soft_cap && decode}, {"LSE", f->lse && decode}, {"ROPE", f->rope && !decode},
-                 {"QKV", f->qkv && !decode},          {"EARLY", f->early}};
+    } flags[] = {
+        {"KCHANNELS", f->channels},          {"KZEROS", f->k_zeros},    {"VZEROS", f->v_zeros},
+        {"SOFT_CAP", f->soft_cap && decode}, {"LSE", f->lse && decode}, {"ROPE", f->rope && !decode},
+        {"QKV", f->qkv && !decode},          {"EARLY", f->early},       {"SINKS", f->sinks && decode}};
     snprintf(texts[n++], 32, "ATYPE=%s", f->a);
     if (f->k) snprintf(texts[n++], 32, "KTYPE=%s", f->k);
     if (f->v) snprintf(texts[n++], 32, "VTYPE=%s", f->v);
@@ -482,6 +484,10 @@ static inline decode_sums decode_sum(const decode_run *r, size_t begin, int from
         scores[i] = decode_score(r, begin + (size_t)from + i, kv_head, q);
         sums.most = fmax(sums.most, scores[i]);
     }
+    if (r->form.sinks) {
+        sums.most = fmax(sums.most, r->sinks.values[head]);
+        sums.total = exp(r->sinks.values[head] - sums.most);
+    }
     for (size_t i = 0; i < seen; i++) {
         double p = exp(scores[i] - sums.most);
         size_t token = (begin + (size_t)from + i) * (size_t)r->shape.kv_heads + (size_t)kv_head;
@@ -540,6 +546,7 @@ static inline bool decode_attend(decode_run *r, const char *name) {
     for (size_t i = 0; i < 4; i++) decode_add_tensor(&l, list[i]);
     if (r->form.channels) decode_add_tensor(&l, &r->k_scale);
     if (r->form.channels && r->form.k_zeros) decode_add_tensor(&l, &r->k_zero);
+    if (r->form.sinks) decode_add_tensor(&l, &r->sinks);
     decode_add_tensor(&l, &r->out);
     if (r->form.lse) decode_add_tensor(&l, &r->lse);
     return decode_launch(r, r->decode, name, &l) && decode_read(r, &r->out) &&
@@ -564,6 +571,7 @@ static inline bool decode_tensors(decode_run *r) {
         decode_new(r, &r->k_zero, TVM_F32, channels, 0, 0) &&
         decode_poison(r, &r->cache, (size_t)(r->pages * s->kv_heads * r->form.page / 16) * r->slab) &&
         decode_new(r, &r->q, r->type, rows * d, -3, 3) && decode_new(r, &r->out, r->type, rows * d, 99, 99) &&
+        decode_new(r, &r->sinks, TVM_F32, (size_t)s->heads, -8, 6) &&
         decode_new(r, &r->lse, TVM_F32, rows, 99, 99);
     for (size_t i = 0; good && i < channels; i++) r->k_zero.values[i] = most / r->k_scale.values[i];
     for (size_t i = 0; good && i < r->rotation.count; i++)
@@ -577,7 +585,7 @@ static inline bool decode_tensors(decode_run *r) {
 static inline void decode_close(decode_run *r) {
     decode_tensor *const list[] = {&r->starts, &r->table,  &r->lengths,  &r->k,       &r->v,
                                    &r->back_k, &r->back_v, &r->rotation, &r->k_scale, &r->k_zero,
-                                   &r->cache,  &r->q,      &r->out,      &r->lse};
+                                   &r->cache,  &r->q,      &r->sinks,    &r->out,     &r->lse};
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) decode_free_tensor(r, list[i]);
     free(r->turn_error);
     tvm_program_free(r->append);

@@ -8,8 +8,8 @@
 
 enum { DECODE_KINDS = 11, DECODE_ROWS = 49 };
 
-/* How many choices each kind has: keys, values, elements of a head, page, queries, heads, window, cap and
- * lse, type of queries, what kv_append does, variant. */
+/* How many choices each kind has: keys, values, elements of a head, page, queries, heads, window, cap, lse
+ * and sinks, type of queries, what kv_append does, variant. */
 static const unsigned decode_choices[DECODE_KINDS] = {7, 6, 4, 4, 3, 3, 3, 4, 2, 3, 6};
 
 /* A digit for each kind. */
@@ -59,6 +59,7 @@ static inline decode_choice decode_choose(const char *row) {
                                     .v_zeros = v->v_zeros,
                                     .soft_cap = row[7] == '1' || row[7] == '3',
                                     .lse = row[7] >= '2',
+                                    .sinks = row[7] == '1' || row[7] == '2',
                                     .rope = row[9] != '0',
                                     .qkv = row[9] == '2'},
                            .shape = {.batch = 3,

@@ -52,7 +52,8 @@ static const int page_sizes[] = {16, 32, 64, 128};
 
 START_TEST(attention_of_any_shape) {
     const decode_shape *shape = &shapes[_i];
-    decode_form form = {.a = "f16", .d = 64, .page = page_sizes[_i % 4], .lse = true, .early = _i % 3 == 1};
+    decode_form form = {
+        .a = "f16", .d = 64, .page = page_sizes[_i % 4], .lse = true, .sinks = _i % 2, .early = _i % 3 == 1};
     for (unsigned multiprocessors = 1; multiprocessors <= 4; multiprocessors += 3)
         attends(&form, shape, multiprocessors, multiprocessors == 4 ? 90 : 80);
     attends_by("attention_decode_cluster8", &form, shape, 1, 90);
@@ -160,7 +161,7 @@ END_TEST
 START_TEST(attention_of_eight_heads_a_block) {
     static const decode_form eight[] = {
         {.a = "f16", .k = "f8_e4m3", .page = 32, .lse = true},
-        {.a = "f16", .k = "u4", .v = "u4", .page = 16},
+        {.a = "f16", .k = "u4", .v = "u4", .page = 16, .sinks = true},
         {.a = "bf16", .k = "f8_e4m3", .v = "u2", .v_zeros = true, .page = 64}};
     static const decode_shape shape = {3, 1, 8, 8, 0, {900, 0, 40}}, several = {2, 4, 16, 8, 70, {290, 131}};
     attends_by("attention_decode_heads8", &eight[_i], &shape, 20, 90);
@@ -322,7 +323,7 @@ enum { MERGES = sizeof merges / sizeof *merges };
 
 START_TEST(merged_parts_are_the_whole) {
     kernel_kit k = kit_open("attention_merge.vasm", _i == 0   ? "T=f16"
-                                                    : _i == 1 ? "T=bf16 OTYPE=f32"
+                                                    : _i == 1 ? "T=bf16 OTYPE=f32 SINKS=true"
                                                               : "T=f32");
     for (size_t m = 0; m < MERGES; m++) {
         size_t parts = merges[m][0], rows = merges[m][1] * merges[m][2], d = merges[m][3];
@@ -336,14 +337,15 @@ START_TEST(merged_parts_are_the_whole) {
         kit_tensor *lse = kit_input(&k, TVM_F32, parts * rows, -6, 3);
         for (size_t i = 0; i < parts; i++) lse->values[i * rows] = -INFINITY;
         kit_write(&k, lse);
+        kit_tensor *sinks = _i == 1 ? kit_input(&k, TVM_F32, merges[m][2], -9, 9) : NULL;
         kit_tensor *out = kit_tensor_new(&k, _i == 0 ? TVM_F16 : TVM_F32, rows * d);
         kit_tensor *out_lse = kit_tensor_new(&k, TVM_F32, rows);
         kit_launch(&k, "attention_merge");
         for (size_t row = 0; row < rows; row++) {
-            double total = 0;
+            double total = sinks ? exp(sinks->values[row % merges[m][2]]) : 0;
             for (size_t i = 0; i < parts; i++) total += exp(lse->values[i * rows + row]);
-            ck_assert(row == 0 ? out_lse->values[0] == -INFINITY
-                               : fabs(out_lse->values[row] - log(total)) < 1e-5);
+            ck_assert(total == 0 ? out_lse->values[0] == -INFINITY
+                                 : fabs(out_lse->values[row] - log(total)) < 1e-5);
             for (size_t j = 0; j < d; j++) {
                 double want = 0;
                 for (size_t i = 0; i < parts && row != 0; i++)
@@ -361,6 +363,9 @@ END_TEST
 static const char *const compiled[][3] = {
     {"attention_decode.vasm", "ATYPE=f16", "sm_80"},
     {"attention_decode.vasm", "EARLY=true", "sm_90a"},
+    {"attention_decode.vasm", "SINKS=true LSE=true", "sm_90a"},
+    {"attention_decode.vasm", "KTYPE=u4 VTYPE=u4 SINKS=true EARLY=true", "sm_90a"},
+    {"attention_decode.vasm", "D=64 SINKS=true", "sm_80"},
     {"attention_decode.vasm", "KTYPE=u4 VTYPE=u4 KZEROS=true VZEROS=true LSE=true", "sm_90a"},
     {"attention_decode.vasm", "KTYPE=u4 VTYPE=u4 D=256", "sm_90a"},
     {"attention_decode.vasm", "ATYPE=f16 D=256", "sm_89"},

@@ -18,7 +18,8 @@ typedef struct batch {
     const char *type;
     unsigned d, dv, heads, kv_heads, page;
     int left, right;
-    bool capped, biased;
+    bool capped, biased, sunk;
+    unsigned block; /* of queries and of keys, of which some are seen; 0: all */
     const char *kernel;
     unsigned queries[SEQUENCES], keys[SEQUENCES], columns; /* columns: of the table, at least */
 } batch;
@@ -29,9 +30,11 @@ static const double scale = 0.125, cap = 2.0;
 
 /* A batch's tensors; `row` says which row of k and v is the sequence's key, NONE of others. */
 typedef struct memory {
-    kit_tensor *q, *k, *v, *slopes, *o, *lse;
+    kit_tensor *q, *k, *v, *slopes, *sinks, *o, *lse;
     size_t tokens, rows, columns, starts[SEQUENCES + 1], key_starts[SEQUENCES + 1];
     size_t *table; /* [SEQUENCES, columns] */
+    size_t query_blocks, key_blocks;
+    bool *chosen; /* [SEQUENCES, heads, query_blocks, key_blocks] */
 } memory;
 
 static tvm_dtype type_of(const char *name) {
@@ -99,6 +102,26 @@ static void give_places(kernel_kit *kit, const batch *b, const memory *m) {
     free(table);
 }
 
+/* Of each block of queries of a head some blocks of keys, none or all of them, in an order of their own. */
+static void give_blocks(kernel_kit *kit, const batch *b, memory *m) {
+    size_t rows = SEQUENCES * b->heads * m->query_blocks, most = m->key_blocks, all = rows * most;
+    m->chosen = calloc(all + 1, sizeof *m->chosen);
+    ck_assert_ptr_nonnull(m->chosen);
+    kit_tensor *counts = kit_tensor_new(kit, TVM_I(32), rows), *chosen = kit_tensor_new(kit, TVM_I(32), all);
+    for (size_t row = 0; row < rows; row++) {
+        size_t count = 0, keys = b->keys[row / (b->heads * m->query_blocks)], share = row % 4;
+        for (size_t i = 0; i < most; i++) {
+            size_t key = row % 2 ? i : most - 1 - i;
+            if (key * b->block >= keys || kit_random(kit) * 3 > (double)share) continue;
+            m->chosen[row * most + key] = true;
+            chosen->values[row * most + count++] = (double)key;
+        }
+        counts->values[row] = (double)count;
+        while (count < most) chosen->values[row * most + count++] = -1;
+    }
+    kit_write(kit, counts), kit_write(kit, chosen);
+}
+
 static memory give(kernel_kit *kit, const batch *b) {
     memory m = {0};
     size_t longest = 0;
@@ -106,19 +129,27 @@ static memory give(kernel_kit *kit, const batch *b) {
     lay_out(b, &m);
     for (unsigned s = 0; s < SEQUENCES; s++)
         if (b->queries[s] > longest) longest = b->queries[s];
+    for (unsigned s = 0; s < SEQUENCES && b->block; s++) {
+        m.query_blocks = (longest + b->block - 1) / b->block;
+        size_t blocks = (b->keys[s] + b->block - 1) / b->block;
+        m.key_blocks = blocks > m.key_blocks ? blocks : m.key_blocks;
+    }
     const double scalars[] = {SEQUENCES, (double)m.tokens, (double)m.rows,  b->heads, b->kv_heads, b->d,
                               b->dv,     (double)longest,  (double)b->left, b->right, scale};
     kit_clear(kit);
     for (size_t i = 0; i < sizeof scalars / sizeof *scalars; i++) kit_scalar(kit, scalars[i]);
     if (b->capped) kit_scalar(kit, cap);
     if (b->page) kit_scalar(kit, (double)m.columns);
+    if (b->block) kit_scalar(kit, (double)m.key_blocks);
     m.q = kit_input(kit, type, m.tokens * b->heads * b->d, -2, 2);
     m.k = kit_input(kit, type, m.rows * b->kv_heads * b->d, -2, 2);
     m.v = kit_input(kit, type, m.rows * b->kv_heads * b->dv, -1, 1);
     spoil(kit, b, &m, m.k, b->kv_heads * b->d);
     spoil(kit, b, &m, m.v, b->kv_heads * b->dv);
     if (b->biased) m.slopes = kit_input(kit, type_of("f32"), b->heads, 0.01, 0.5);
+    if (b->sunk) m.sinks = kit_input(kit, type_of("f32"), b->heads, -4, 6);
     give_places(kit, b, &m);
+    if (b->block) give_blocks(kit, b, &m);
     m.o = kit_tensor_new(kit, out, m.tokens * b->heads * b->dv);
     m.lse = kit_tensor_new(kit, type_of("f32"), m.tokens * b->heads);
     return m;
@@ -138,6 +169,11 @@ static double score(const batch *b, const memory *m, unsigned head, size_t query
     return b->biased ? x - m->slopes->values[head] * fabs(distance) : x;
 }
 
+static bool is_chosen(const batch *b, const memory *m, unsigned s, unsigned head, size_t query, size_t key) {
+    size_t row = (s * b->heads + head) * m->query_blocks + query / b->block;
+    return m->chosen[row * m->key_blocks + key / b->block];
+}
+
 static void check_row(const batch *b, const memory *m, unsigned s, unsigned head, size_t i) {
     size_t query = m->starts[s] + i;
     unsigned kv_head = head / (b->heads / b->kv_heads);
@@ -148,12 +184,14 @@ static void check_row(const batch *b, const memory *m, unsigned s, unsigned head
         double distance = (double)j - place;
         if (b->left >= 0 && distance < -b->left) continue;
         if (b->right >= 0 && distance > b->right) continue;
+        if (b->block && !is_chosen(b, m, s, head, i, j)) continue;
         size_t row = key_row(b, m, s, j);
         double weight = exp(score(b, m, head, query, row, distance));
         sum += weight;
         for (unsigned c = 0; c < b->dv; c++)
             o[c] += weight * m->v->values[(row * b->kv_heads + kv_head) * b->dv + c];
     }
+    if (b->sunk) sum += exp(m->sinks->values[head]);
     double lse = m->lse->values[query * b->heads + head];
     ck_assert_msg(sum == 0 ? lse == -INFINITY : fabs(lse - log(sum)) <= 1e-4,
                   "sequence %u, head %u, query %zu: %g, not %g", s, head, i, lse, log(sum));
@@ -170,13 +208,14 @@ static void check_batch(kernel_kit *kit, const batch *b) {
     for (unsigned s = 0; s < SEQUENCES; s++)
         for (unsigned head = 0; head < b->heads; head++)
             for (size_t i = 0; i < b->queries[s]; i++) check_row(b, &m, s, head, i);
-    free(m.table);
+    free(m.table), free(m.chosen);
 }
 
 static kernel_kit open_for(const batch *b) {
     char define[128];
-    snprintf(define, sizeof define, "T=%s PAGE=%u CAP=%s ALIBI=%s", b->type, b->page,
-             b->capped ? "true" : "false", b->biased ? "true" : "false");
+    snprintf(define, sizeof define, "T=%s PAGE=%u CAP=%s ALIBI=%s SINKS=%s BLOCK=%u", b->type, b->page,
+             b->capped ? "true" : "false", b->biased ? "true" : "false", b->sunk ? "true" : "false",
+             b->block);
     return kit_open("attention.vasm", define);
 }
 
@@ -207,6 +246,67 @@ START_TEST(every_mask_goes_with_every_option) {
     kit_close(&kit);
 }
 END_TEST
+
+/* A sink of each head, far below its scores or far above them: windows, rows that see no key, pages. */
+START_TEST(sinks_join_the_sum) {
+    static const char *const served[] = {"attention_d64", "attention_wide64", "attention_eight64"};
+    batch b = {SMALL, .type = _i == 2 ? "f8_e4m3" : "f16", .sunk = true, .right = 0, .kernel = served[_i]};
+    for (unsigned w = 0; w < 4; w++) {
+        b.page = w % 2 ? 16 : 0, b.left = w / 2 ? 3 : ALL;
+        check_one(&b);
+    }
+    batch other = {.type = "bf16",
+                   .d = 128,
+                   .dv = 128,
+                   .heads = 4,
+                   .kv_heads = 2,
+                   .sunk = true,
+                   .left = ALL,
+                   .right = _i ? 0 : ALL,
+                   .kernel = _i == 2 ? "attention_band128" : "attention_wide128",
+                   .capped = _i == 2,
+                   .queries = {5, 0, 1, 70, 9, 3},
+                   .keys = {5, 7, 1, 131, 4, 0}};
+    if (_i) check_one(&other);
+}
+END_TEST
+
+/* Blocks of keys that each block of queries of a head has chosen: none, some and all, in any order, under
+ * each mask, and with what takes other kernels. */
+START_TEST(blocks_that_are_chosen_are_seen) {
+    static const struct {
+        const char *type, *kernel;
+        unsigned d, dv, block, page;
+    } served[] = {{"f16", "attention_d64", 64, 64, 64, 0},
+                  {"bf16", "attention_d192", 192, 128, 64, 16},
+                  {"f16", "attention_d256", 256, 256, 128, 0},
+                  {"f16", "attention_wide64", 64, 64, 128, 0},
+                  {"bf16", "attention_wide64", 64, 64, 128, 32},
+                  {"f16", "attention_band128", 128, 128, 128, 0},
+                  {"f16", "attention_wide256", 256, 256, 128, 64},
+                  {"f8_e4m3", "attention_eight64", 64, 64, 128, 16},
+                  {"f8_e4m3", "attention_eight128", 128, 128, 128, 0},
+                  {"f8_e5m2", "attention_d128", 128, 128, 64, 0}};
+    batch b = {.type = served[_i].type,
+               .kernel = served[_i].kernel,
+               .d = served[_i].d,
+               .dv = served[_i].dv,
+               .block = served[_i].block,
+               .page = served[_i].page,
+               .heads = 2,
+               .kv_heads = 1,
+               .sunk = _i % 2,
+               .queries = {5, 0, 1, 130, 9, 3},
+               .keys = {5, 7, 1, 331, 200, 0}};
+    kernel_kit kit = open_for(&b);
+    for (unsigned w = 0; w < 3; w++) {
+        b.left = windows[2 * w][0], b.right = windows[2 * w][1];
+        check_batch(&kit, &b);
+    }
+    kit_close(&kit);
+}
+END_TEST
+enum { BLOCKED = 10 };
 
 /* Several tiles of several blocks, and those that see all keys. */
 START_TEST(wide_tiles_serve_long_sequences) {
@@ -385,6 +485,10 @@ static const char *const compiled[][2] = {
     {"T=bf16 PAGE=32 CAP=true", "sm_90a"},
     {"T=f8_e5m2", "sm_90a"},
     {"T=f8_e4m3 CAP=true ALIBI=true PAGE=16", "sm_80"},
+    {"SINKS=true", "sm_90a"},
+    {"T=bf16 BLOCK=128 SINKS=true PAGE=64", "sm_90a"},
+    {"T=f8_e4m3 BLOCK=128", "sm_90a"},
+    {"BLOCK=64", "sm_80"},
 };
 enum { COMPILED = sizeof compiled / sizeof *compiled };
 
@@ -400,6 +504,8 @@ int main(void) {
     Suite *suite = suite_create("attention programs");
     TCase *tests = tcase_create("attention");
     tcase_add_loop_test(tests, every_mask_goes_with_every_option, 0, OPTIONS);
+    tcase_add_loop_test(tests, sinks_join_the_sum, 0, 3);
+    tcase_add_loop_test(tests, blocks_that_are_chosen_are_seen, 0, BLOCKED);
     tcase_add_test(tests, wide_tiles_serve_long_sequences);
     tcase_add_test(tests, heads_in_groups_are_all_served);
     tcase_add_loop_test(tests, every_pair_of_choices_is_right, 0, ATTENTION_ROWS);

@@ -38,7 +38,7 @@ static void multiplies(kernel_kit *k, const char *kernel, int m, int n, int rows
     kit_tensor *packed = kit_tensor_new(k, U8, (size_t)((n + 15) / 16) * (size_t)((rows + 159) / 160) * 512);
     for (size_t i = 0; i < packed->count; i++) packed->values[i] = p[i];
     kit_write(k, packed);
-    kit_tensor *sa = kit_input(k, F32, (size_t)m, 0.5, 2), *s = kit_input(k, F32, 1, 0.01, 0.02);
+    kit_tensor *sa = kit_input(k, F32, (size_t)m, 0.5, 2), *s = kit_input(k, F32, (size_t)n, 0.01, 0.02);
     kit_tensor *b = bias ? kit_input(k, F32, (size_t)n, -1, 1) : NULL;
     kit_tensor *c = kit_tensor_new(k, F32, (size_t)(m * n));
     kit_launch(k, kernel);
@@ -46,8 +46,8 @@ static void multiplies(kernel_kit *k, const char *kernel, int m, int n, int rows
         for (int j = 0; j < n; j++) {
             double sum = 0;
             for (int r = 0; r < rows; r++) sum += a->values[i * rows + r] * w[r * n + j];
-            double want = sum * sa->values[i] * s->values[0] + (b ? b->values[j] : 0);
-            double terms = fabs(sum * sa->values[i] * s->values[0]) + (b ? fabs(b->values[j]) : 0);
+            double want = sum * sa->values[i] * s->values[j] + (b ? b->values[j] : 0);
+            double terms = fabs(sum * sa->values[i] * s->values[j]) + (b ? fabs(b->values[j]) : 0);
             ck_assert_msg(fabs(c->values[i * n + j] - want) <= 0x1p-22 * terms,
                           "%s: m %d n %d k %d: c[%d, %d] is %g, expected %g", kernel, m, n, rows, i, j,
                           c->values[i * n + j], want);

@@ -54,7 +54,7 @@ from ._native import version as __version__
 from ._program import Kernel, KernelInfo, Param, Program, Proof, Verdict
 
 #: What needs torch, which is imported when one of these is first named.
-_OF_TORCH = ("checkpoint", "experts", "nn", "ops", "parallel", "quantize", "storage")
+_OF_TORCH = ("checkpoint", "experts", "nn", "ops", "parallel", "quantize", "storage", "ternary")
 
 
 def __getattr__(name):

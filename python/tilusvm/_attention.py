@@ -8,7 +8,7 @@ from ._torch import torch
 
 from . import AssembleError, program
 from ._formats import format_of
-from ._registry import HALVES, need, operator
+from ._registry import FLOATS, HALVES, need, operator
 from ._signature import TYPES
 
 # ---- of all queries ----
@@ -27,11 +27,24 @@ def check_heads(op: str, d: int, dv: int):
 
 def with_sinks(out: torch.Tensor, lse: torch.Tensor, sinks: torch.Tensor) -> torch.Tensor:
     """out [tokens, heads, d] of a softmax over scores alone, as it is where each head has one more score, of sinks
-    [heads], whose value is zero: e^lse / (e^lse + e^sink) of it."""
+    [heads], whose value is zero: e^lse / (e^lse + e^sink) of it. What the operators' `sinks` does, in torch."""
     return (out * torch.sigmoid(lse - sinks.float())[..., None]).to(out.dtype)
 
 
-def _check_attention(op, q, k, v, table, out_dtype):
+BLOCKS = (64, 128)  #: queries, and keys, of a block
+
+
+def chosen_blocks(mask: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """counts and chosen of attention, of bool [sequences, heads, blocks of queries, blocks of keys]: does a block of
+    queries of a head see that block of keys?"""
+    need("chosen_blocks", "mask", mask, dtype=torch.bool, dim=4)
+    counts = mask.sum(-1, dtype=torch.int32)
+    order = mask.int().argsort(-1, descending=True, stable=True).int()
+    places = torch.arange(mask.shape[-1], device=mask.device)
+    return counts, torch.where(places < counts[..., None], order, -1)
+
+
+def _check_attention(op, q, k, v, table, out_dtype, counts, chosen, block):
     need(op, "q", q, dim=3)
     need(op, "k", k, dim=3 if table is None else 4)
     heads, d = q.shape[1:]
@@ -43,11 +56,16 @@ def _check_attention(op, q, k, v, table, out_dtype):
         raise ValueError(f"{op}: the heads of q, {heads}, must be a multiple of those of k, {kv_heads}")
     if table is not None and k.shape[1] not in (16, 32, 64, 128):
         raise ValueError(f"{op}: k must have pages of 16, 32, 64 or 128 rows, not {k.shape[1]}")
+    if (counts is None) != (chosen is None):
+        raise ValueError(f"{op}: counts and chosen go together")
+    if chosen is not None and block not in BLOCKS:
+        raise ValueError(f"{op}: block must be 64 or 128, not {block}")
 
 
 @operator(
     "attention", T=("q", (*HALVES, torch.float8_e4m3fn, torch.float8_e5m2)), OTYPE=("out_dtype", HALVES),
     PAGE=lambda k, table: 0 if table is None else k.shape[1], CAP=lambda cap: cap > 0, ALIBI="slopes",
+    SINKS="sinks", BLOCK=lambda chosen, block: None if chosen is None else block,
     scale=lambda q, scale: q.shape[-1] ** -0.5 if scale is None else scale, names={"lengths": "k_starts"},
     shapes=lambda constants: {"kv_tokens": f"pages, {constants['PAGE']}"} if constants["PAGE"] else {},
     check=_check_attention, multiplies=True, tensors_first=True,
@@ -55,7 +73,8 @@ def _check_attention(op, q, k, v, table, out_dtype):
 def attention(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, q_starts: torch.Tensor, k_starts: torch.Tensor, *, longest: int,
     scale: float | None = None, left: int = -1, right: int = -1, cap: float = 0.0, table: torch.Tensor | None = None,
-    slopes: torch.Tensor | None = None, out_dtype: torch.dtype | None = None,
+    slopes: torch.Tensor | None = None, sinks: torch.Tensor | None = None, counts: torch.Tensor | None = None,
+    chosen: torch.Tensor | None = None, block: int = 128, out_dtype: torch.dtype | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
     """softmax(scale q k^T) v of a ragged batch, and the log of each row's sum of exponentials: (out, lse).
 
@@ -64,8 +83,11 @@ def attention(
     last ends; longest: the most queries of a sequence. With table, i32 [sequences, columns], k and v are pages
     [pages, rows, kv_heads, d], and k_starts the lengths, i32 [sequences]. The last query stands beside the last key,
     and sees `left` keys before its place and `right` behind it, negative: all; causal is -1, 0. scale: 1 / sqrt(d)
-    when None; cap > 0: scores are cap * tanh(score / cap); slopes: f32 [heads], of ALiBi. out: [tokens, heads, dv];
-    lse: f32 [tokens, heads].
+    when None; cap > 0: scores are cap * tanh(score / cap); slopes: f32 [heads], of ALiBi; sinks: f32 [heads], of a key
+    more that all queries see, whose value is zero, so that its exponential joins the sum. With chosen, i32 [sequences,
+    heads, cdiv(longest, block), most], the `block` queries (64 or 128) of block i of a sequence see no keys but those
+    of the first counts[b, head, i] blocks of keys of chosen[b, head, i], in any order: chosen_blocks makes both of a
+    mask. out: [tokens, heads, dv]; lse: f32 [tokens, heads].
     """
 
 
@@ -179,23 +201,45 @@ def _check_decode(op, q, cache, k_scale, k_zero, format):
 
 
 @operator(
-    "attention_decode", **_OF_CACHE, LSE=True, SOFT_CAP=lambda cap: cap > 0,
+    "attention_decode", **_OF_CACHE, LSE=True, SOFT_CAP=lambda cap: cap > 0, SINKS="sinks",
     scale=lambda q, scale: q.shape[-1] ** -0.5 if scale is None else scale,
     shapes={"batch * queries": "batch, queries"}, check=_check_decode, tensors_first=True,
 )  # fmt: skip
 def attention_decode(
     q: torch.Tensor, cache: torch.Tensor, table: torch.Tensor, lengths: torch.Tensor, format: CacheFormat, *,
     window: int = 0, scale: float | None = None, cap: float = 0.0, k_scale: torch.Tensor | None = None,
-    k_zero: torch.Tensor | None = None, early: bool = False,
+    k_zero: torch.Tensor | None = None, sinks: torch.Tensor | None = None, early: bool = False,
 ) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
     """Attention of the newest tokens of sequences to all that a paged cache has of them: (out, lse).
 
     q: [batch, queries, heads, head] of the format's dtype, the newest tokens, which see each other causally; cache:
     int32, format.shape(pages, kv_heads); table: i32 [batch, max_pages], the pages of each sequence; lengths: i32
     [batch], their tokens, the newest included. window > 0: a query sees that many tokens, itself included. scale: 1 /
-    sqrt(head) when None; cap > 0: scores are cap * tanh(score / cap). out as q; lse: f32 [batch, queries, heads].
+    sqrt(head) when None; cap > 0: scores are cap * tanh(score / cap); sinks: f32 [heads], as for attention. out as q; lse: f32 [batch, queries, heads].
     early: lengths, table and the cache's older tokens are read while this package's launches before may still run: none
     of those since the latest launch of another kernel, such as torch's, may write them.
+    """
+
+
+def _check_merge(op, x, x_lse):
+    need(op, "x", x, dim=4)
+    need(op, "x_lse", x_lse, dim=3)
+    if not 1 <= x.shape[0] <= 1024 or not 1 <= x.shape[3] <= 1024:
+        raise ValueError(f"{op}: x must have 1 to 1024 parts of heads of 1 to 1024 elements, not {list(x.shape)}")
+
+
+@operator(
+    "attention_merge", T=("x", FLOATS), OTYPE=("out_dtype", FLOATS), SINKS="sinks", check=_check_merge,
+    tensors_first=True,
+)  # fmt: skip
+def attention_merge(
+    x: torch.Tensor, x_lse: torch.Tensor, sinks: torch.Tensor | None = None, *, out_dtype: torch.dtype | None = None,
+) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
+    """Attention to all keys, of that to parts of them: (out, lse).
+
+    x: a float [parts, tokens, heads, d], what attention gave of each part, d up to 1024; x_lse: f32 [parts, tokens,
+    heads], -inf for none; sinks: f32 [heads], as for attention, of parts that were computed without. out: [tokens,
+    heads, d] of out_dtype, a float, or x's; lse: f32 [tokens, heads].
     """
 
 

@@ -138,11 +138,13 @@ def _embedding_backward(ctx, y_grad):
 
 
 def _attention_setup(ctx, given, output):
-    tensors = [given[name] for name in ("q", "k", "v", "q_starts", "k_starts", "slopes")]
+    tensors = [given[name] for name in ("q", "k", "v", "q_starts", "k_starts", "slopes", "sinks")]
     ctx.save_for_backward(*tensors, *output)
     ctx.refused = "of pages" if given["table"] is not None else None
     if given["q"].dtype.itemsize == 1 or output[0].dtype != given["q"].dtype:
         ctx.refused = "of 8 bits"
+    if given["chosen"] is not None:
+        ctx.refused = "of chosen blocks"
     ctx.scale = given["q"].shape[-1] ** -0.5 if given["scale"] is None else given["scale"]
     ctx.longest, ctx.mask = given["longest"], (given["left"], given["right"], given["cap"])
     # sequences of queries and keys are the same, or else one may have all keys
@@ -153,7 +155,7 @@ def _attention_setup(ctx, given, output):
 def _attention_backward(ctx, o_grad, lse_grad):
     if ctx.refused:
         raise RuntimeError(f"attention: keys and values {ctx.refused} have no gradients")
-    q, k, v, q_starts, k_starts, slopes, o, lse = ctx.saved_tensors
+    q, k, v, q_starts, k_starts, slopes, sinks, o, lse = ctx.saved_tensors
     if o_grad is None and lse_grad is None:
         return {}
     o_grad = torch.zeros_like(o) if o_grad is None else _dense(o_grad)
@@ -168,6 +170,10 @@ def _attention_backward(ctx, o_grad, lse_grad):
         found["k"], found["v"] = gradients.attention_backward_keys(
             q, k, v, o_grad, sums, q_starts, k_starts, longest=ctx.keys, **words
         )
+    if sinks is not None:  # a key whose value is zero: its weight, times what the row's others have in common
+        common = -(o_grad.float() * o.float()).sum(-1)
+        common = common if lse_grad is None else common + lse_grad
+        found["sinks"] = (torch.exp(sinks - lse) * common).sum(0)
     return found
 
 

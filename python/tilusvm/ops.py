@@ -26,7 +26,15 @@ from ._act8 import (
     rms_norm_quantized,
     swiglu_quantized,
 )
-from ._attention import CacheFormat, attention, attention_decode, kv_append, qkv_append
+from ._attention import (
+    CacheFormat,
+    attention,
+    attention_decode,
+    attention_merge,
+    chosen_blocks,
+    kv_append,
+    qkv_append,
+)
 from ._backward import (
     attention_backward_keys,
     attention_backward_queries,
@@ -55,6 +63,7 @@ from ._registry import FLOATS, ROWS, check_row, need, operator
 from ._route import Routes, bucket, route
 from ._sample import accept, probabilities, sample
 from ._signature import TYPES
+from ._ternary import matmul_ternary, pack_ternary
 
 __all__ = [
     "matmul_lowbit",
@@ -66,6 +75,8 @@ __all__ = [
     "matmul_scaled",
     "matmul_lowbit_a8",
     "pack_a8",
+    "matmul_ternary",
+    "pack_ternary",
     "rms_norm",
     "gated_rms_norm",
     "layer_norm",
@@ -90,6 +101,8 @@ __all__ = [
     "cross_entropy_rows",
     "attention",
     "attention_decode",
+    "attention_merge",
+    "chosen_blocks",
     "kv_append",
     "qkv_append",
     "CacheFormat",

@@ -17,6 +17,8 @@ static const decode_shape shapes[] = {
 };
 static const decode_form forms[] = {
     {.a = "f16", .page = 16, .lse = true},
+    {.a = "bf16", .d = 64, .page = 32, .lse = true, .sinks = true},
+    {.a = "f16", .k = "u4", .v = "u4", .page = 16, .sinks = true},
     {.a = "bf16", .page = 128, .soft_cap = true},
     {.a = "f16", .d = 64, .page = 32, .rope = true, .qkv = true, .early = true},
     {.a = "f16", .d = 256, .page = 64, .rope = true, .qkv = true, .lse = true, .early = true},
