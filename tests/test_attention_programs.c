@@ -283,7 +283,7 @@ START_TEST(blocks_that_are_chosen_are_seen) {
                   {"f16", "attention_wide64", 64, 64, 128, 0},
                   {"bf16", "attention_wide64", 64, 64, 128, 32},
                   {"f16", "attention_band128", 128, 128, 128, 0},
-                  {"f16", "attention_wide256", 256, 256, 128, 64},
+                  {"f16", "attention_wide192", 192, 128, 128, 64},
                   {"f8_e4m3", "attention_eight64", 64, 64, 128, 16},
                   {"f8_e4m3", "attention_eight128", 128, 128, 128, 0},
                   {"f8_e5m2", "attention_d128", 128, 128, 64, 0}};
@@ -489,6 +489,7 @@ static const char *const compiled[][2] = {
     {"T=bf16 BLOCK=128 SINKS=true PAGE=64", "sm_90a"},
     {"T=f8_e4m3 BLOCK=128", "sm_90a"},
     {"BLOCK=64", "sm_80"},
+    {"T=bf16 BLOCK=128 PAGE=16 CAP=true", "sm_90a"},
 };
 enum { COMPILED = sizeof compiled / sizeof *compiled };
 

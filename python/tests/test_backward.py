@@ -166,7 +166,7 @@ def test_embedding(device, dtype, n):
 # ---- attention ----
 
 
-def attended(q, k, v, left, right, cap, slopes=None):
+def attended(q, k, v, left, right, cap, slopes=None, sinks=None):
     """One sequence [tokens, heads, d], in float64."""
     q, k, v = (t.transpose(0, 1) for t in (q, k, v))
     k, v = (t.repeat_interleave(q.shape[0] // k.shape[0], 0) for t in (k, v))
@@ -180,6 +180,9 @@ def attended(q, k, v, left, right, cap, slopes=None):
     hidden = torch.zeros_like(key, dtype=torch.bool)
     hidden |= key > place + right if right >= 0 else hidden
     hidden |= key < place - left if left >= 0 else hidden
+    if sinks is not None:  # of a key more, whose value is zero
+        scores = torch.cat([scores, sinks[:, None, None].expand(-1, q.shape[1], 1)], -1)
+        hidden, v = F.pad(hidden, (0, 1)), F.pad(v, (0, 0, 0, 1))
     unseen = hidden.all(1, keepdim=True)  # a softmax of nothing is zeros
     weights = scores.masked_fill(hidden & ~unseen, -torch.inf).softmax(-1).masked_fill(unseen, 0)
     logs = scores.masked_fill(hidden & ~unseen, -torch.inf).logsumexp(-1).masked_fill(unseen[:, 0], 0)
@@ -190,25 +193,28 @@ def starts_of(lengths, device):
     return F.pad(torch.tensor(lengths, device=device).cumsum(0), (1, 0)).int()
 
 
-def check_attention(device, dtype, heads, d, lengths, *, left=-1, right=-1, cap=0.0, slopes=None, of_logs=False):
+def check_attention(device, dtype, heads, d, lengths, *, left=-1, right=-1, cap=0.0, slopes=None, of_logs=False,
+                    sunk=False):  # fmt: skip
     (heads, kv_heads), (d, dv), (q_lengths, k_lengths) = heads, d, lengths
     q = numbers(device, dtype, sum(q_lengths), heads, d).requires_grad_()
     k = numbers(device, dtype, sum(k_lengths), kv_heads, d).requires_grad_()
     v = numbers(device, dtype, sum(k_lengths), kv_heads, dv).requires_grad_()
     q_starts = starts_of(q_lengths, device)
     k_starts = q_starts if q_lengths == k_lengths else starts_of(k_lengths, device)
+    sinks = [torch.randn(heads, device=device).requires_grad_()] if sunk else []
     words = {"longest": max(q_lengths), "left": left, "right": right, "cap": cap, "slopes": slopes}
+    words |= {"sinks": sinks[0]} if sunk else {}
     out, lse = ops.attention(q, k, v, q_starts, k_starts, **words)
     o_grad = torch.randn_like(out)
     l_grad = torch.randn_like(lse).masked_fill(lse == -torch.inf, 0) if of_logs else torch.zeros_like(lse)
     results = [(out, o_grad)] + ([(lse, l_grad)] if of_logs else [])
-    found = torch.autograd.grad([r for r, _ in results], (q, k, v), [g for _, g in results], retain_graph=True)
-    again = torch.autograd.grad([r for r, _ in results], (q, k, v), [g for _, g in results])
-    wide = [t.detach().double().requires_grad_() for t in (q, k, v)]
+    found = torch.autograd.grad([r for r, _ in results], (q, k, v, *sinks), [g for _, g in results], retain_graph=True)
+    again = torch.autograd.grad([r for r, _ in results], (q, k, v, *sinks), [g for _, g in results])
+    wide = [t.detach().double().requires_grad_() for t in (q, k, v, *sinks)]
     total = 0
     for i in range(len(q_lengths)):
         own, keys = slice(*q_starts[i : i + 2].tolist()), slice(*k_starts[i : i + 2].tolist())
-        exact, logs = attended(wide[0][own], wide[1][keys], wide[2][keys], left, right, cap, slopes)
+        exact, logs = attended(wide[0][own], wide[1][keys], wide[2][keys], left, right, cap, slopes, *wide[3:])
         total = total + (exact * o_grad[own]).sum() + (logs * l_grad[own]).sum()
     for one, same, other in zip(found, again, torch.autograd.grad(total, wide)):
         close(one, other, ROUNDING[dtype])
@@ -226,7 +232,10 @@ def test_attention_of_every_head(device, dtype, d):
 
 @pytest.mark.parametrize(
     "words",
-    [{}, {"left": 40, "right": 0}, {"left": 3, "right": 5}, {"right": 0, "cap": 15.0}, {"of_logs": True, "right": 0}],
+    [
+        {}, {"left": 40, "right": 0}, {"left": 3, "right": 5}, {"right": 0, "cap": 15.0},
+        {"of_logs": True, "right": 0}, {"sunk": True, "left": 40, "right": 0}, {"sunk": True, "of_logs": True},
+    ],  # fmt: skip
 )
 @pytest.mark.parametrize("d", [64, 128])
 def test_attention_of_every_mask(device, d, words):

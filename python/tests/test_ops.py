@@ -200,6 +200,76 @@ def starts_of(lengths, device):
     return F.pad(torch.tensor(lengths, device=device).cumsum(0), (1, 0)).int()
 
 
+def seen_by(q, k, v, chosen, sinks=None, right=0):
+    """One sequence as reference has it, of keys that bool [heads, tokens, keys] has, and of each head's sink."""
+    q, k, v = (t.double().transpose(0, 1) for t in (q, k, v))
+    k, v = (t.repeat_interleave(q.shape[0] // k.shape[0], 0) for t in (k, v))
+    place = torch.arange(q.shape[1], device=q.device)[:, None] + k.shape[1] - q.shape[1]
+    behind = torch.arange(k.shape[1], device=q.device) > place + right
+    scores = (q.shape[-1] ** -0.5 * q @ k.transpose(1, 2)).masked_fill(behind | ~chosen, -torch.inf)
+    if sinks is not None:
+        scores = torch.cat([scores, sinks.double()[:, None, None].expand(-1, q.shape[1], 1)], -1)
+        v = F.pad(v, (0, 0, 0, 1))
+    return (scores.softmax(-1).nan_to_num(0) @ v).transpose(0, 1), scores.logsumexp(-1).t()
+
+
+@pytest.mark.parametrize("sunk", [False, True])
+@pytest.mark.parametrize("block", [64, 128])
+def test_attention_to_chosen_blocks(device, block, sunk):
+    q_lengths, k_lengths, heads, d = [150, 20], [280, 33], 4, 64
+    q, k, v = (rows(device, HALF, sum(n), h, d) for n, h in ((q_lengths, heads), (k_lengths, 2), (k_lengths, 2)))
+    sinks = torch.tensor([-2.0, 0.0, 1.0, 4.0], device=device) if sunk else None
+    mask = torch.rand(2, heads, -(-150 // block), -(-280 // block), device=device) < 0.6
+    mask[0, 0, 0] = False
+    mask[1, :, :, 1:] = False  # the second sequence has no such keys
+    counts, chosen = ops.chosen_blocks(mask)
+    starts = starts_of(q_lengths, device), starts_of(k_lengths, device)
+    words = {"longest": 150, "right": 0, "sinks": sinks, "counts": counts, "chosen": chosen, "block": block}
+    out, lse = ops.attention(q, k, v, *starts, **words)
+    for i in range(2):
+        own, keys = (slice(*each[i : i + 2].tolist()) for each in starts)
+        wide = mask[i].repeat_interleave(block, 1).repeat_interleave(block, 2)[:, : q_lengths[i], : k_lengths[i]]
+        expected, logs = seen_by(q[own], k[keys], v[keys], wide, sinks)
+        close(out[own], expected, 3e-3)
+        assert torch.equal(lse[own].isinf(), logs.isinf())
+        close(lse[own].nan_to_num(neginf=0), logs.nan_to_num(neginf=0), 1e-3)
+    with pytest.raises(ValueError, match="counts and chosen go together"):
+        ops.attention(q, k, v, *starts, **{**words, "counts": None})
+    with pytest.raises(ValueError, match="block must be 64 or 128, not 32"):
+        ops.attention(q, k, v, *starts, **{**words, "block": 32})
+    with pytest.raises(ValueError, match="chosen must have the shape"):
+        ops.attention(q, k, v, *starts, **{**words, "chosen": chosen[:, :, :1].contiguous()})
+
+
+def test_sinks(device):
+    """Of all keys, of the newest tokens to a cache, and of parts that are put together."""
+    heads, d, tokens = 4, 64, 40
+    q, k, v = (rows(device, HALF, tokens, h, d) for h in (heads, 2, 2))
+    sinks, starts = torch.tensor([-30.0, -1.0, 2.0, 12.0], device=device), starts_of([tokens], device)
+    expected, logs = seen_by(q, k, v, torch.ones(heads, tokens, tokens, dtype=torch.bool, device=device), sinks)
+    out, lse = ops.attention(q, k, v, starts, starts, longest=tokens, right=0, sinks=sinks)
+    close(out, expected, 3e-3)
+    close(lse, logs, 1e-3)
+    form = ops.CacheFormat(HALF, head=d, page=16)
+    cache, table = form.zeros(3, 2, device), torch.tensor([[2, 0, 1]], dtype=torch.int32, device=device)
+    lengths = torch.tensor([tokens], dtype=torch.int32, device=device)
+    ops.kv_append(k, v, cache, starts, table, lengths, form, longest=tokens)
+    new = q[-2:].view(1, 2, heads, d)
+    out, lse = ops.attention_decode(new, cache, table, lengths, form, sinks=sinks)
+    close(out[0], expected[-2:], 3e-3)
+    close(lse[0], logs[-2:], 1e-3)
+    parts = []
+    for begin, end in ((0, 17), (17, tokens)):
+        at = starts_of([end - begin], device)
+        last = starts_of([1], device)
+        parts.append(ops.attention(q[-1:], k[begin:end].clone(), v[begin:end].clone(), last, at, longest=1))
+    out, lse = ops.attention_merge(*(torch.stack(each) for each in zip(*parts)), sinks)
+    close(out, expected[-1:], 3e-3)
+    close(lse, logs[-1:], 1e-3)
+    plain, _ = ops.attention_merge(*(torch.stack(each) for each in zip(*parts)), out_dtype=FLOAT)
+    close(plain, reference(q[-1:], k, v, d**-0.5, -1, -1)[0], 3e-3)
+
+
 @pytest.mark.parametrize("dtype", HALVES)
 @pytest.mark.parametrize("left, right, cap", [(-1, -1, 0.0), (-1, 0, 0.0), (5, 0, 20.0)])
 def test_attention(device, dtype, left, right, cap):
@@ -375,8 +445,14 @@ def examples():
         ),
         "embedding": (torch.tensor([1, 0], dtype=torch.int32), x),
         "combine": (x, torch.tensor([[1, 0]], dtype=torch.int32), torch.rand(1, 2), x[:1]),
-        "attention": (heads, heads, heads, starts, starts, None, None, 5, 0.1),
-        "attention_decode": (heads[:1, None], cache, table, lengths, None, None, text, 0, 0.1, 0.0),
+        "attention": (
+            heads, heads, heads, starts, starts, None, None, torch.ones(2),
+            *ops.chosen_blocks(torch.ones(1, 2, 1, 1, dtype=torch.bool)), 5, 0.1,
+        ),
+        "attention_decode": (heads[:1, None], cache, table, lengths, None, None, torch.ones(2), text, 0, 0.1, 0.0),
+        "attention_merge": (torch.stack([heads, heads]), torch.zeros(2, 5, 2), torch.ones(2)),
+        "matmul_ternary": (a, ops.pack_ternary(b.t().clamp(-1, 1).contiguous()), sa, torch.ones(8), torch.ones(8), 8),
+        "pack_ternary": (a,),
         "mla_decode": (rows("cpu", HALF, 1, 1, 2, 576), ops.LatentFormat(HALF).zeros(2), table, lengths, None, None, 0.1),
         "index_scores": (
             rows("cpu", HALF, 1, 1, 2, 64), torch.ones(1, 1, 2), rows("cpu", HALF, 2, 16, 64), table, lengths, None
@@ -410,6 +486,7 @@ NAMES = [
     "matmul_lowbit", "matmul_lowbit_normed", "matmul_lowbit_add", "qkv_lowbit", "matmul", "rms_norm",
     "add_rms_norm", "swiglu", "rope", "softmax", "argmax", "sample",
     "probabilities", "accept", "quantize_rows", "embedding", "combine", "attention", "attention_decode", "kv_append",
+    "attention_merge", "matmul_ternary", "pack_ternary",
     "qkv_append", "route", "bucket", "gated_rms_norm", "gated_delta_update", "gated_delta_chunks",
     "gated_delta_states", "state_space", "causal_conv", "layer_norm", "column_sums", "rms_norm_backward",
     "layer_norm_backward", "swiglu_backward", "cross_entropy_rows", "cross_entropy_backward", "embedding_backward",

@@ -25,12 +25,6 @@ def check_heads(op: str, d: int, dv: int):
         )
 
 
-def with_sinks(out: torch.Tensor, lse: torch.Tensor, sinks: torch.Tensor) -> torch.Tensor:
-    """out [tokens, heads, d] of a softmax over scores alone, as it is where each head has one more score, of sinks
-    [heads], whose value is zero: e^lse / (e^lse + e^sink) of it. What the operators' `sinks` does, in torch."""
-    return (out * torch.sigmoid(lse - sinks.float())[..., None]).to(out.dtype)
-
-
 BLOCKS = (64, 128)  #: queries, and keys, of a block
 
 

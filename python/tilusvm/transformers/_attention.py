@@ -21,7 +21,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from .._attention import HEADS, with_sinks
+from .._attention import HEADS
 from .._registry import HALVES
 from ..ops import attention, attention_decode
 from ._cache import ARGUMENT, PAGES
@@ -78,11 +78,11 @@ def attend_cached(cache, layer, q, new, *, window=0, scale=None, cap=0.0, sinks=
     for begin in range(0, new, MOST_QUERIES):
         end = min(begin + MOST_QUERIES, new)
         lengths = cache.lengths if end == new else cache.lengths - (new - end)
-        out, lse = attention_decode(
+        out, _ = attention_decode(
             q[:, begin:end].contiguous(), cache.data[layer], cache.table, lengths, cache.format, window=window,
-            scale=scale, cap=cap,
+            scale=scale, cap=cap, sinks=None if sinks is None else sinks.float(),
         )  # fmt: skip
-        parts.append(out if sinks is None else with_sinks(out.flatten(0, 1), lse.flatten(0, 1), sinks).view(out.shape))
+        parts.append(out)
     out = parts[0] if len(parts) == 1 else torch.cat(parts, 1)
     return out.reshape(batch * new, heads, head)
 
@@ -180,11 +180,12 @@ def _ragged(flat, q_starts, k_starts, longest, module, scaling, words, table=Non
     causal = words.get("is_causal")
     causal = getattr(module, "is_causal", True) if causal is None else causal
     window, sinks = words.get("sliding_window") or 0, words.get("s_aux")
-    out, lse = attention(
+    out, _ = attention(
         *flat, q_starts, k_starts, longest=int(longest), scale=scaling, left=window - 1 if window else -1,
         right=0 if causal else -1, cap=float(words.get("softcap") or 0), table=table,
+        sinks=None if sinks is None else sinks.float(),
     )  # fmt: skip
-    return out if sinks is None else with_sinks(out, lse, sinks)
+    return out
 
 
 def _paged(held, query, key, value, mask, scaling, words):

@@ -16,7 +16,7 @@ import math
 import torch
 
 from .. import nn, parallel
-from .._attention import check_heads, with_sinks
+from .._attention import check_heads
 from ..ops import FEW_ROWS, INNER_COLUMNS, add_rms_norm, attention, attention_decode, rms_norm, rope, swiglu
 from ._cache import PagedCache
 from ._parts import ACTIVATIONS, activation_of, eps_of, norm_kind, parts_of
@@ -316,6 +316,11 @@ class Block(torch.nn.Module):
         self.qkv.parts[0] = layer.rearranged(torch.cat([order, rest]).to(layer.packed.device))
         self.style = "interleaved"
 
+    @property
+    def wide_sinks(self):
+        """As the operators take them, f32."""
+        return None if self.sinks is None else self.sinks.float()
+
     def run_few(self, h, squares, residual, context, following):
         """As run, of few rows, where fuses() says so. h: residual normed, with squares None, or times the gain of
         `before`, with its squares; the same of `following`, the next layer's norm; residual: in place."""
@@ -448,18 +453,16 @@ class Block(torch.nn.Module):
     def _attended(self, q, k, v, context):
         cache = context.cache
         if self._few(context):
-            out, lse = attention_decode(
+            out, _ = attention_decode(
                 q.view(cache.batch, context.new, self.heads, self.head), cache.data[self.index], cache.table,
                 cache.lengths, cache.format, window=self.window, scale=self.scale, cap=self.cap, early=True,
+                sinks=self.wide_sinks,
             )  # fmt: skip
-            out, lse = out.flatten(0, 1), lse.flatten(0, 1)
         elif context.attend is not None:
-            out, lse = context.attend(self, q, k, v), None
+            out = context.attend(self, q, k, v)
         else:
-            out, lse = attention(
+            out, _ = attention(
                 q, k, v, context.starts, context.starts, longest=context.new, scale=self.scale,
-                left=self.window - 1 if self.window else -1, right=0, cap=self.cap,
+                left=self.window - 1 if self.window else -1, right=0, cap=self.cap, sinks=self.wide_sinks,
             )  # fmt: skip
-        if self.sinks is not None and lse is not None:
-            out = with_sinks(out, lse, self.sinks)
         return out.reshape(q.shape[0], self.heads * self.head)

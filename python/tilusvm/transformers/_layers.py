@@ -9,7 +9,7 @@ import torch
 from transformers.cache_utils import Cache
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from .._attention import HEADS, with_sinks
+from .._attention import HEADS
 from ..ops import attention
 from ._attention import NAME, attend_cached
 from ._block import Block, GatedUnit, Norm, Options, check_layers, text_config
@@ -94,11 +94,11 @@ class Layer(Block):
         elif cache is not None:
             words["cache"] = cache
         if fresh and self._shared[0].plain and self.options.attention:
-            out, lse = attention(
+            out, _ = attention(
                 q, k, v, context.starts, context.starts, longest=new, scale=self.scale,
-                left=self.window - 1 if self.window else -1, right=0, cap=self.cap,
+                left=self.window - 1 if self.window else -1, right=0, cap=self.cap, sinks=self.wide_sinks,
             )  # fmt: skip
-            return out if self.sinks is None else with_sinks(out, lse, self.sinks)
+            return out
         name = self._attention.config._attn_implementation
         function = ALL_ATTENTION_FUNCTIONS.get(name, self._eager)
         words = {**words, "sliding_window": self.window or None, "softcap": self.cap or None}

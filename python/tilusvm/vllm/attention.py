@@ -26,7 +26,6 @@ from vllm.v1.attention.backend import (
 from vllm.v1.attention.backends.utils import split_decodes_and_prefills
 
 from .. import ops, program
-from .._attention import with_sinks
 from ..engines.cache import VARIABLE, format_for, token_bytes, types_of
 from . import _versions
 
@@ -207,11 +206,11 @@ class TilusAttentionImpl(AttentionImpl[TilusMetadata]):
         tokens = meta.decodes * meta.queries
         if meta.decodes:
             q = query[:tokens].view(meta.decodes, meta.queries, self.num_heads, self.head_size)
-            out, lse = ops.attention_decode(
+            out, _ = ops.attention_decode(
                 q, cache, meta.decode_table, meta.decode_lengths, form, window=self.window, scale=self.scale,
-                cap=self.cap,
+                cap=self.cap, sinks=self._wide_sinks(),
             )  # fmt: skip
-            output[:tokens].copy_(self._with_sinks(out.flatten(0, 1), lse.flatten(0, 1)))
+            output[:tokens].copy_(out.flatten(0, 1))
         if meta.prefill is not None:
             own = None if new is None or self.shares else tuple(_aligned(t[tokens:]) for t in new)
             out = self._attend(_aligned(query[tokens:]), own, cache, form, meta.prefill)
@@ -223,14 +222,16 @@ class TilusAttentionImpl(AttentionImpl[TilusMetadata]):
         key_starts = prefill.starts
         if prefill.cached is not None or new is None:
             key_starts, new = self._unpacked(query, cache, form, prefill)
-        out, lse = ops.attention(
+        out, _ = ops.attention(
             query, *new, prefill.starts, key_starts, longest=prefill.longest, scale=self.scale,
             left=self.window - 1 if self.window else -1, right=0, cap=self.cap,
+            sinks=self._wide_sinks(),
         )  # fmt: skip
-        return self._with_sinks(out, lse)
+        return out
 
-    def _with_sinks(self, out, lse):
-        return out if self.sinks is None else with_sinks(out, lse, self.sinks)
+    def _wide_sinks(self):
+        """As the operators take them, f32."""
+        return None if self.sinks is None else self.sinks.float()
 
     def _unpacked(self, query, cache, form, prefill):
         at = prefill.cached or CachedKeys(prefill.starts, query.shape[0], prefill.longest)
