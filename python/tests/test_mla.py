@@ -234,3 +234,52 @@ def test_attends_to_the_best_tokens(device):
     chosen = ops.topk_set(ops.index_scores(index, weights, keys, cache.table.clamp_min(0), cache.now), 64)
     assert chosen.shape == (2, 2, 64) and (chosen[0] >= 0).all() and (chosen[1] < 0).any()
     check(cache, q, chosen)
+
+
+# ---- what is appended ----
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+@pytest.mark.parametrize("type", [None, "f8_e4m3", "i8", "u4"])
+@pytest.mark.parametrize("style", [None, "half", "interleaved"])
+def test_append(device, dtype, type, style):
+    """As rows of the format are made of what rms_norm and rope give; tokens with no slot go nowhere."""
+    form = ops.LatentFormat(dtype, type, 16)
+    x = torch.randn(11, 576, device=device).to(dtype)
+    slots = torch.tensor([5, 40, -1, 0, 47, 16, 31, 9, 1 << 30, 8, 2], dtype=torch.int32, device=device)
+    latents, rope, words = x[:, :512].contiguous(), x[:, 512:].contiguous(), {}
+    if style is not None:
+        table, positions = torch.randn(70, 64, device=device), torch.arange(60, 71, dtype=torch.int32, device=device)
+        weight = (torch.rand(512, device=device) + 0.5).to(dtype)
+        words = {"positions": positions, "rotation": table, "weight": weight, "style": style, "eps": 1e-5}
+        latents = ops.rms_norm(latents, weight, 1e-5)
+        rope = ops.rope(rope[:, None], positions, table, style)[:, 0]
+    cache = torch.full_like(form.zeros(3, device), 99)
+    wanted = cache.clone()
+    ops.mla_append(x, cache, slots, type=type, **words)
+    kept = (slots >= 0) & (slots < 48)
+    form.append(wanted, latents[kept], rope[kept], slots[kept])
+    rows, exact = (t.view(48, -1) for t in (cache, wanted))
+    untouched = torch.ones(48, dtype=torch.bool, device=device)
+    untouched[slots[kept].long()] = False
+    assert torch.equal(rows[untouched], exact[untouched])
+    found, expected = form.elements(rows[~untouched]), form.elements(exact[~untouched])
+    # a latent between two roundings may go either way where norms are computed in another order
+    step = {None: 0.0, "f8_e4m3": 0.13, "i8": 0.02, "u4": 0.4}[type] + (0.02 if style else 0.0)
+    assert ((found - expected).abs() <= step * expected.abs().clamp_min(1.0)).all()
+    assert (found != expected).float().mean() <= (0.01 if style else 0.0)
+
+
+def test_append_says_what_is_wrong(device):
+    form = ops.LatentFormat(HALF)
+    cache, slots = form.zeros(2, device), torch.zeros(3, dtype=torch.int32, device=device)
+    x = torch.zeros(3, 576, device=device).half()
+    for message, args, words in (
+        ("x must have 576 columns", (x[:, :512].contiguous(), cache, slots), {}),
+        ("positions and rotation go together", (x, cache, slots), {"rotation": torch.zeros(8, 64, device=device)}),
+        ("slots must have the shape", (x, cache, slots[:2]), {}),
+    ):
+        with pytest.raises(ValueError, match=message):
+            ops.mla_append(*args, **words)
+    with pytest.raises(TypeError, match="cache must be torch.uint8"):
+        ops.mla_append(x, cache, slots, type="u4")

@@ -33,7 +33,7 @@ def chosen_blocks(mask: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     queries of a head see that block of keys?"""
     need("chosen_blocks", "mask", mask, dtype=torch.bool, dim=4)
     counts = mask.sum(-1, dtype=torch.int32)
-    order = mask.int().argsort(-1, descending=True, stable=True).int()
+    order = torch.argsort(mask.int(), dim=-1, descending=True, stable=True).int()
     places = torch.arange(mask.shape[-1], device=mask.device)
     return counts, torch.where(places < counts[..., None], order, -1)
 

@@ -6,6 +6,7 @@ import dataclasses
 
 from ._torch import torch
 
+from ._attention import STYLES
 from ._registry import HALVES, need, operator
 
 LATENT, ROPE = 512, 64  #: elements of a value, and those that only a key has
@@ -120,6 +121,35 @@ def mla_decode(
     [batch, queries, topk], the tokens that each query attends to, by their places in the sequence; what it does not
     see, such as -1, is none. scale: 1 / sqrt(192) when None, as heads of 128 and 64 elements have it. out: [batch,
     queries, heads, 512], still to be multiplied by the matrix that makes values; lse: f32 [batch, queries, heads].
+    """
+
+
+def _check_append(op, x, cache, positions, rotation, type):
+    need(op, "x", x, dim=2)
+    need(op, "cache", cache, dim=3, dtype=torch.uint8 if type else x.dtype)
+    if x.shape[1] != LATENT + ROPE:
+        raise ValueError(f"{op}: x must have {LATENT + ROPE} columns, not {x.shape[1]}")
+    if cache.shape[1] not in _PAGES:
+        raise ValueError(f"{op}: cache must have pages of 16, 32, 64 or 128 rows, not {cache.shape[1]}")
+    if (positions is None) != (rotation is None):
+        raise ValueError(f"{op}: positions and rotation go together")
+
+
+@operator(
+    "mla_append", T=("x", HALVES), LTYPE=("type", _TYPES), PAGE=lambda cache: cache.shape[1], NORM="weight",
+    TURNS="rotation", STYLE=("style", STYLES), writes=("cache",), check=_check_append, tensors_first=True,
+)  # fmt: skip
+def mla_append(
+    x: torch.Tensor, cache: torch.Tensor, slots: torch.Tensor, positions: torch.Tensor | None = None,
+    rotation: torch.Tensor | None = None, weight: torch.Tensor | None = None, *, type: str | None = None,
+    style: str = "half", eps: float = 1e-6,
+) -> None:  # fmt: skip
+    """Puts tokens' latents, and the turned part of their keys, into rows of a paged cache, quantized as it says.
+
+    x: halves [tokens, 576], of a token 512 latents, then 64 other elements of its key; cache: LatentFormat(x.dtype,
+    type, rows).shape(pages); slots: i32 [tokens], a page times `rows` and the row in it, negative for nowhere. weight:
+    [512] of x's type: latents go through rms_norm(latents, weight, eps) first. rotation: f32 [max, 64], the table of
+    rope, by which the others are turned at positions, i32 [tokens]; style: of rope.
     """
 
 

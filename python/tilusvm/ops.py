@@ -57,7 +57,7 @@ from ._linear import (
     gated_delta_update,
     state_space,
 )
-from ._mla import LatentFormat, index_scores, mla_decode, topk_set
+from ._mla import LatentFormat, index_scores, mla_append, mla_decode, topk_set
 from ._narrow import NARROW, activations_of, check_scales
 from ._registry import FLOATS, ROWS, check_row, need, operator
 from ._route import Routes, bucket, route
@@ -122,6 +122,7 @@ __all__ = [
     "rms_norm_backward",
     "swiglu_backward",
     "mla_decode",
+    "mla_append",
     "LatentFormat",
     "index_scores",
     "topk_set",
