@@ -75,7 +75,7 @@ class Weights:
         if self.form is None:
             w = torch.randint(-1, 2, (k, n), dtype=torch.int8, device=device)
             p = torch.zeros(-(-n // 16), -(-k // 160), 512, dtype=torch.uint8, device=device)
-            self.scales, self.known = torch.full((1,), 0.01, device=device), w[:, :64].double() * 0.01
+            self.scales, self.known = torch.full((n,), 0.01, device=device), w[:, :64].double() * 0.01
             bytes_of = p.numel()
         else:
             bits, group = int(self.form["WTYPE"][1]), self.form.get("GROUP", 128)

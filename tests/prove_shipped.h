@@ -45,6 +45,7 @@ static const shipped_program programs[] = {
     {"matmul_simple.vasm", NULL, 2, 2, 2},
     {"matmul_ternary.vasm", NULL, 5, 5, 0},
     {"matmul_u3.vasm", NULL, 2, 2, 2},
+    {"mla_append.vasm", NULL, 1, 1, 0},
     {"mla_decode.vasm", NULL, 0, 0, 0},
     {"quantize_rows.vasm", NULL, 18, 18, 18},
     {"reduce.vasm", NULL, 4, 4, 0},

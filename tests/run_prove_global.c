@@ -466,6 +466,7 @@ static const shipped_program programs[] = {
     {"matmul_simple.vasm", 2, 2, 0, 1},
     {"matmul_ternary.vasm", 5, 5, 0, 0},
     {"matmul_u3.vasm", 2, 2, 0, 0},
+    {"mla_append.vasm", 1, 0, 0, 0},
     {"mla_decode.vasm", 3, 0, 0, 0},
     {"quantize_rows.vasm", 18, 18, 0, 0},
     {"reduce.vasm", 4, 4, 0, 1},

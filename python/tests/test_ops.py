@@ -451,7 +451,9 @@ def examples():
         ),
         "attention_decode": (heads[:1, None], cache, table, lengths, None, None, torch.ones(2), text, 0, 0.1, 0.0),
         "attention_merge": (torch.stack([heads, heads]), torch.zeros(2, 5, 2), torch.ones(2)),
-        "matmul_ternary": (a, ops.pack_ternary(b.t().clamp(-1, 1).contiguous()), sa, torch.ones(8), torch.ones(8), 8, HALF),
+        "matmul_ternary": (
+            a, ops.pack_ternary(b.t().clamp(-1, 1).contiguous()), sa, torch.ones(8), torch.ones(8), 8, HALF,
+        ),
         "pack_ternary": (a,),
         "mla_decode": (rows("cpu", HALF, 1, 1, 2, 576), ops.LatentFormat(HALF).zeros(2), table, lengths, None, None, 0.1),
         "mla_append": (
@@ -494,8 +496,8 @@ NAMES = [
     "qkv_append", "route", "bucket", "gated_rms_norm", "gated_delta_update", "gated_delta_chunks",
     "gated_delta_states", "state_space", "causal_conv", "layer_norm", "column_sums", "rms_norm_backward",
     "layer_norm_backward", "swiglu_backward", "cross_entropy_rows", "cross_entropy_backward", "embedding_backward",
-    "attention_backward_queries", "attention_backward_keys", "dequantize_rows", "mla_decode", "mla_append", "index_scores",
-    "topk_set", "rms_norm_quantized", "add_rms_norm_quantized", "swiglu_quantized", "matmul_scaled",
+    "attention_backward_queries", "attention_backward_keys", "dequantize_rows", "mla_decode", "mla_append",
+    "index_scores", "topk_set", "rms_norm_quantized", "add_rms_norm_quantized", "swiglu_quantized", "matmul_scaled",
     "matmul_lowbit_a8", "unpack",
 ]  # fmt: skip
 

@@ -124,8 +124,8 @@ def bitnet_model(device, linear_class, mode="offline", **words):
 
 
 @pytest.mark.parametrize("words", [
-    {"linear_class": "bitlinear"}, {"linear_class": "autobitlinear"}, {"linear_class": "bitlinear", "use_rms_norm": True},
-    {"linear_class": "autobitlinear", "mode": "online"},
+    {"linear_class": "bitlinear"}, {"linear_class": "autobitlinear"},
+    {"linear_class": "bitlinear", "use_rms_norm": True}, {"linear_class": "autobitlinear", "mode": "online"},
 ])  # fmt: skip
 def test_model(device, words, monkeypatch):
     from transformers.integrations import bitnet

@@ -209,7 +209,8 @@ def attention_decode(
     q: [batch, queries, heads, head] of the format's dtype, the newest tokens, which see each other causally; cache:
     int32, format.shape(pages, kv_heads); table: i32 [batch, max_pages], the pages of each sequence; lengths: i32
     [batch], their tokens, the newest included. window > 0: a query sees that many tokens, itself included. scale: 1 /
-    sqrt(head) when None; cap > 0: scores are cap * tanh(score / cap); sinks: f32 [heads], as for attention. out as q; lse: f32 [batch, queries, heads].
+    sqrt(head) when None; cap > 0: scores are cap * tanh(score / cap); sinks: f32 [heads], as for
+    attention. out as q; lse: f32 [batch, queries, heads].
     early: lengths, table and the cache's older tokens are read while this package's launches before may still run: none
     of those since the latest launch of another kernel, such as torch's, may write them.
     """
