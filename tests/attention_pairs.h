@@ -8,7 +8,8 @@ typedef struct attention_choice {
     const char *type;
     unsigned d, dv, page, heads, kv_heads;
     int left, right; /* -1: all */
-    bool capped, biased;
+    bool capped, biased, sunk;
+    unsigned block; /* 64 or 128: some of the blocks of keys are seen */
 } attention_choice;
 
 enum { ATTENTION_KINDS = 7, ATTENTION_ROWS = 36 };

@@ -11,13 +11,20 @@
 enum { SEQUENCES = 4, NOBODYS = 2 };
 
 /* What is launched with every width and mask. */
-static const char *const types[] = {"f16", "f8_e4m3"};
+static const attention_choice forms[] = {{.type = "f16"},
+                                         {.type = "f8_e4m3"},
+                                         {.type = "bf16", .sunk = true},
+                                         {.type = "f16", .sunk = true, .page = 64},
+                                         {.type = "bf16", .block = 128},
+                                         {.type = "f16", .block = 64, .page = 16, .sunk = true},
+                                         {.type = "f8_e4m3", .block = 128}};
 static const unsigned widths[][2] = {{64, 64}, {80, 80}, {96, 96}, {128, 128}, {192, 128}, {256, 256}};
 static const int windows[][2] = {{-1, -1}, {-1, 0}, {100, 0}};
 /* The keys of sequence NOBODYS have no queries: they are NaN, and follow upon others. */
 static const size_t queries[SEQUENCES] = {70, 1, 0, 150}, keys[SEQUENCES] = {70, 300, 50, 200};
+enum { LONGEST = 150, MOST_KEYS = 300 };
 enum {
-    TYPES = sizeof types / sizeof *types,
+    FORMS = sizeof forms / sizeof *forms,
     WIDTHS = sizeof widths / sizeof *widths,
     WINDOWS = sizeof windows / sizeof *windows
 };
@@ -51,7 +58,7 @@ static void lay_out(const attention_choice *o, batch *b) {
     }
     b->tokens = (size_t)b->starts[SEQUENCES], b->rows = (size_t)b->key_starts[SEQUENCES];
     if (o->page == 0) return;
-    b->columns = (300 + o->page - 1) / o->page;
+    b->columns = (MOST_KEYS + o->page - 1) / o->page;
     b->table = zeroed(SEQUENCES * b->columns * sizeof *b->table);
     for (size_t i = SEQUENCES; i-- > 0;)
         for (size_t c = (keys[i] + o->page - 1) / o->page; c-- > 0;) b->table[i * b->columns + c] = pages++;
@@ -84,6 +91,26 @@ static void add_values(batch *b, tvm_dtype type, size_t count, double limit, con
     add(b, (gpu_arg)ARG_IN(type, count, bytes));
 }
 
+static void add_integers(batch *b, int32_t *values, size_t count) {
+    b->owned[b->count] = values;
+    add(b, (gpu_arg)ARG_IN(TVM_I(32), count, values));
+}
+
+/* Of each block of queries of a head about two in three blocks of keys, the last first; of some none. */
+static void add_blocks(batch *b, const attention_choice *o) {
+    size_t rows = SEQUENCES * o->heads * ((LONGEST + o->block - 1) / o->block),
+           most = (MOST_KEYS + o->block - 1) / o->block;
+    int32_t *counts = zeroed(rows * sizeof *counts), *chosen = zeroed(rows * most * sizeof *chosen);
+    for (size_t row = 0; row < rows; row++) {
+        size_t s = row * SEQUENCES / rows;
+        for (size_t i = 0; i < most; i++) chosen[row * most + i] = -1;
+        for (size_t i = most; i-- > 0 && row % 7 != 3;)
+            if ((row + i) % 3 && i * o->block < keys[s])
+                chosen[row * most + (size_t)counts[row]++] = (int32_t)i;
+    }
+    add_integers(b, counts, rows), add_integers(b, chosen, rows * most);
+}
+
 static void make(batch *b, const attention_choice *o, tvm_dtype type) {
     tvm_dtype out = type.bits == 8 ? TVM_F16 : type;
     *b = (batch){0};
@@ -96,21 +123,24 @@ static void make(batch *b, const attention_choice *o, tvm_dtype type) {
                                o->kv_heads,
                                o->d,
                                o->dv,
-                               150,
+                               LONGEST,
                                o->left,
                                o->right,
                                1};
     for (size_t i = 0; i < sizeof scalars / sizeof *scalars; i++) add(b, (gpu_arg)ARG_SCALAR(scalars[i]));
     if (o->capped) add(b, (gpu_arg)ARG_SCALAR(3));
     if (o->page) add(b, (gpu_arg)ARG_SCALAR((int64_t)b->columns));
+    if (o->block) add(b, (gpu_arg)ARG_SCALAR((MOST_KEYS + o->block - 1) / o->block));
     add_values(b, type, b->tokens * o->heads * o->d, 0.25, NULL, 1);
     add_values(b, type, b->rows * o->kv_heads * o->d, 1, owned, o->kv_heads * o->d);
     add_values(b, type, b->rows * o->kv_heads * o->dv, 1, owned, o->kv_heads * o->dv);
     if (o->biased) add_values(b, TVM_F32, o->heads, 0.25, NULL, 1);
+    if (o->sunk) add_values(b, TVM_F32, o->heads, 4, NULL, 1);
     add(b, (gpu_arg)ARG_IN(TVM_I(32), SEQUENCES + 1, b->starts));
     if (o->page == 0) add(b, (gpu_arg)ARG_IN(TVM_I(32), SEQUENCES + 1, b->key_starts));
     if (o->page) add(b, (gpu_arg)ARG_IN(TVM_I(32), SEQUENCES, b->lengths));
     if (o->page) add(b, (gpu_arg)ARG_IN(TVM_I(32), SEQUENCES * b->columns, b->table));
+    if (o->block) add_blocks(b, o);
     gpu_arg result = ARG_OUT(out, b->tokens * o->heads * o->dv),
             sums = ARG_OUT(TVM_F32, b->tokens * o->heads);
     result.tolerance = strcmp(o->type, "bf16") == 0 ? 0x1p-7 : 0x1p-10;
@@ -141,18 +171,15 @@ static bool run_row(suite *s, const gpu_test *test) {
 
 /* What the entry chooses, and the kernel for any target, which it does not choose where there is a better
  * one. */
-static bool run_type(suite *s, const gpu_test *test) {
+static bool run_widths(suite *s, const gpu_test *test) {
+    const attention_choice *form = test->data;
     bool good = true;
     for (size_t i = 0; i < (size_t)WIDTHS * WINDOWS; i++) {
         const unsigned *width = widths[i / WINDOWS];
         const int *window = windows[i % WINDOWS];
-        const attention_choice choice = {.type = test->data,
-                                         .d = width[0],
-                                         .dv = width[1],
-                                         .heads = 4,
-                                         .kv_heads = 2,
-                                         .left = window[0],
-                                         .right = window[1]};
+        attention_choice choice = *form;
+        choice.d = width[0], choice.dv = width[1], choice.heads = 4, choice.kv_heads = 2;
+        choice.left = window[0], choice.right = window[1];
         char plain[32];
         snprintf(plain, sizeof plain, "attention_d%u", width[0]);
         good = run(s, test, &choice, "attention") && run(s, test, &choice, plain) && good;
@@ -161,12 +188,18 @@ static bool run_type(suite *s, const gpu_test *test) {
 }
 
 static gpu_test *add_program(suite *s, gpu_group *group, const attention_choice *choice) {
-    char file[4096], title[128], type[32], page[32];
-    const char *defines[] = {type, page, choice->capped ? "CAP=true" : "CAP=false",
-                             choice->biased ? "ALIBI=true" : "ALIBI=false"};
+    char file[4096], title[128], type[32], page[32], block[32];
+    const char *defines[] = {type,
+                             page,
+                             choice->capped ? "CAP=true" : "CAP=false",
+                             choice->biased ? "ALIBI=true" : "ALIBI=false",
+                             choice->sunk ? "SINKS=true" : "SINKS=false",
+                             block};
     snprintf(type, sizeof type, "T=%s", choice->type);
     snprintf(page, sizeof page, "PAGE=%u", choice->page);
-    snprintf(title, sizeof title, "attention %s %s %s %s", type, page, defines[2], defines[3]);
+    snprintf(block, sizeof block, "BLOCK=%u", choice->block);
+    snprintf(title, sizeof title, "attention %s %s %s %s %s %s", type, page, defines[2], defines[3],
+             defines[4], block);
     snprintf(file, sizeof file, "%s/attention.vasm", s->programs);
     gpu_test *test = gpu_add(group, title, NULL, file, defines, sizeof defines / sizeof *defines);
     if (!tvm_dtype_parse(choice->type, strlen(choice->type), &test->type)) abort();
@@ -178,7 +211,7 @@ static gpu_test *add_program(suite *s, gpu_group *group, const attention_choice 
 /* Parts, tokens, heads, d. */
 static const size_t merges[][4] = {{1, 3, 2, 64}, {3, 2, 5, 128},  {8, 1, 3, 80}, {2, 3, 1, 1000},
                                    {5, 4, 1, 37}, {2, 33, 4, 256}, {4, 5, 2, 512}};
-static const char *const merged_types[] = {"f16", "bf16", "f32"};
+static const char *const merged_types[] = {"f16", "bf16", "f32"}; /* f32: with sinks */
 enum { MERGES = sizeof merges / sizeof *merges, MERGED_TYPES = sizeof merged_types / sizeof *merged_types };
 
 /* Outputs of which some saw no keys; of the first row none did. */
@@ -191,6 +224,7 @@ static bool run_merge(suite *s, const gpu_test *test) {
         add_values(&b, test->type, parts * rows * d, 1, NULL, 1);
         add_values(&b, TVM_F32, parts * rows, 6, NULL, 1);
         float *sums = b.owned[b.count - 1];
+        if (test->type.bits == 32) add_values(&b, TVM_F32, merges[m][2], 6, NULL, 1);
         for (size_t i = 0; i < parts * rows; i++)
             if (i % rows == 0 || i % 7 == 3) sums[i] = -INFINITY;
         gpu_arg out = ARG_OUT(test->type, rows * d), lse = ARG_OUT(TVM_F32, rows);
@@ -206,21 +240,22 @@ static bool run_merge(suite *s, const gpu_test *test) {
 
 static void add_merge(suite *s, gpu_group *group, const char *type) {
     char file[4096], title[64], define[32];
-    const char *defines[] = {define};
+    const char *defines[] = {define, "SINKS=true"};
+    bool sunk = strcmp(type, "f32") == 0;
     snprintf(define, sizeof define, "T=%s", type);
-    snprintf(title, sizeof title, "attention_merge %s", define);
+    snprintf(title, sizeof title, "attention_merge %s%s", define, sunk ? " SINKS=true" : "");
     snprintf(file, sizeof file, "%s/attention_merge.vasm", s->programs);
-    gpu_test *test = gpu_add(group, title, NULL, file, defines, 1);
+    gpu_test *test = gpu_add(group, title, NULL, file, defines, sunk ? 2 : 1);
     if (!tvm_dtype_parse(type, strlen(type), &test->type)) abort();
     test->run = run_merge;
 }
 
 void gpu_add_attention(suite *s, gpu_group *group) {
     for (size_t i = 0; i < MERGED_TYPES; i++) add_merge(s, group, merged_types[i]);
-    for (size_t i = 0; i < TYPES; i++) {
-        gpu_test *test = add_program(s, group, &(attention_choice){.type = types[i]});
-        test->run = run_type;
-        test->data = types[i];
+    for (size_t i = 0; i < FORMS; i++) {
+        gpu_test *test = add_program(s, group, &forms[i]);
+        test->run = run_widths;
+        test->data = &forms[i];
     }
     for (size_t i = 0; i < ATTENTION_ROWS; i++) {
         attention_choice choice = attention_choose(attention_rows[i]);
