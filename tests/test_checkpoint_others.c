@@ -36,6 +36,59 @@ static void add_mlx(kit_file *file, const char *name) {
     }
 }
 
+/* Weights of -1, 0 and 1 as transformers packs them, times `scale`. */
+static void add_bitnet(kit_file *file, double scale, const char *dtype, tvm_dtype type) {
+    m = (matrix){.k = 128, .n = 40, .group = 128, .bits = 2};
+    uint8_t *weight = kit_add(file, "x.weight", "U8", kit_shape(m.n / 4, m.k), (size_t)(m.n / 4 * m.k));
+    uint16_t *half = kit_add(file, "x.weight_scale", dtype, "1", 2);
+    *half = (uint16_t)tvm_encode(type, scale);
+    for (int i = 0; i < m.k; i++)
+        for (int j = 0; j < m.n; j++) {
+            int code = (int)draw(3);
+            weight[j % (m.n / 4) * m.k + i] |= (uint8_t)(code << 2 * (j / (m.n / 4)));
+            m.weight[i][j] = code - 1;
+        }
+}
+
+/* By linear_class weights are multiplied by their scale, or divided. */
+START_TEST(bitnet) {
+    kit_file file = {.count = 0};
+    add_bitnet(&file, 1.75, "BF16", TVM_BF16);
+    for (int i = 0; i < m.k; i++)
+        for (int j = 0; j < m.n; j++) m.weight[i][j] *= _i ? 1.75 : (double)(1 / 1.75F);
+    kit_write(&file, in_folder("m.safetensors"));
+    kit_write_text(
+        in_folder("config.json"),
+        _i ? "{\"quantization_config\": {\"quant_method\": \"bitnet\", \"linear_class\": \"autobitlinear\"}}"
+           : "{\"quantization_config\": {\"quant_method\": \"bitnet\"}}");
+    import_well("m.safetensors", "out", _i ? "auto" : "bitnet");
+    compare_file("out", "x", false, false, 0);
+}
+END_TEST
+
+static const struct {
+    double scale;
+    const char *config, *says;
+    uint8_t byte;
+} bitnet_refusals[] = {
+    {0, "bitnet", "weight_scale is 0", 0},
+    {1, "other", "quant_method is not bitnet; --from=bitnet reads it so", 0},
+    {1, "bitnet", "weight[0, 0] is 48, which has a code of 3", 0x30},
+};
+
+START_TEST(refuses_bitnet) {
+    kit_file file = {.count = 0};
+    char config[128];
+    add_bitnet(&file, bitnet_refusals[_i].scale, "F16", TVM_F16);
+    if (bitnet_refusals[_i].byte) *(uint8_t *)file.entries[0].data = bitnet_refusals[_i].byte;
+    kit_write(&file, in_folder("m.safetensors"));
+    snprintf(config, sizeof config, "{\"quantization_config\": {\"quant_method\": \"%s\"}}",
+             bitnet_refusals[_i].config);
+    kit_write_text(in_folder("config.json"), config);
+    import_badly("m.safetensors", "auto", bitnet_refusals[_i].says);
+}
+END_TEST
+
 static const int mlx_forms[][2] = {{2, 64}, {3, 64}, {4, 32}, {4, 64}, {4, 128}, {5, 32}, {6, 64}, {8, 32}};
 
 START_TEST(mlx) {
@@ -280,6 +333,8 @@ int main(void) {
     Suite *suite = suite_create("checkpoint_others");
     TCase *good = tcase_create("formats"), *bad = tcase_create("bad input");
     tcase_add_loop_test(good, mlx, 0, sizeof mlx_forms / sizeof *mlx_forms);
+    tcase_add_loop_test(good, bitnet, 0, 2);
+    tcase_add_loop_test(bad, refuses_bitnet, 0, sizeof bitnet_refusals / sizeof *bitnet_refusals);
     tcase_add_test(good, mlx_of_two_widths);
     tcase_add_test(good, mlx_mxfp4);
     tcase_add_loop_test(bad, refuses_mlx, 0, sizeof mlx_refusals / sizeof *mlx_refusals);

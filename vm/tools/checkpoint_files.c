@@ -221,6 +221,8 @@ static tvm_status read_config(checkpoint *c, const char *folder, const char *nam
         copy_text(config->checkpoint_format, sizeof config->checkpoint_format,
                   json_object_get(quantization, "checkpoint_format"));
         copy_text(config->version, sizeof config->version, json_object_get(quantization, "version"));
+        copy_text(config->linear_class, sizeof config->linear_class,
+                  json_object_get(quantization, "linear_class"));
         read_widths(config, quantization);
     } else {
         config->path[0] = '\0';

@@ -2,7 +2,7 @@
  * document or show in their sources: AutoGPTQ and GPTQModel (nn_modules/qlinear), AutoAWQ
  * (modules/linear/gemm), compressed-tensors (compressors), the OCP microscaling formats 1.0 as in gpt-oss and
  * Quark, NVIDIA Model Optimizer's export (torch/export/quant_utils), DeepSeek-V3 (inference/fp8_cast_bf16),
- * bitsandbytes (functional.QuantState, nn.Linear8bitLt). */
+ * bitsandbytes (functional.QuantState, nn.Linear8bitLt), transformers (integrations/bitnet). */
 #include "checkpoint_impl.h"
 
 #include <inttypes.h>
@@ -237,6 +237,8 @@ static const ck_format formats[] = {
      NULL, NULL},
     {"fp8", ".weight", ".weight_scale", ck_is_fp8, ck_plan_fp8, ck_take_turned, ck_scale_of_block, NULL,
      NULL},
+    {"bitnet", ".weight", ".weight_scale", ck_is_bitnet, ck_plan_bitnet, ck_take_bitnet, ck_scale_bitnet,
+     NULL, NULL},
     {"bitsandbytes", ".weight", ".weight.absmax", ck_is_bitsandbytes, ck_plan_bitsandbytes, ck_take_turned,
      ck_scale_bitsandbytes, NULL, NULL},
     {"bitsandbytes", ".weight", ".SCB", ck_is_bitsandbytes_int8, ck_plan_bitsandbytes_int8, ck_take_turned,
@@ -252,7 +254,7 @@ enum { FORMATS = sizeof formats / sizeof *formats };
 
 const char *tvm_checkpoint_formats(void) {
     return "auto, gptq, gptq_v2, gptq_p, awq, compressed-tensors, mxfp4, nvfp4, mxfp8, fp8-block, fp8, "
-           "bitsandbytes, mlx, gguf, tilusvm";
+           "bitnet, bitsandbytes, mlx, gguf, tilusvm";
 }
 
 static bool is_wanted(const checkpoint *c, const ck_format *format) {

@@ -43,6 +43,7 @@ typedef struct ck_config {
     char method[32];            /* quant_method, in small letters; "" where there is no configuration */
     char checkpoint_format[32]; /* of GPTQ, likewise */
     char version[32];           /* of AWQ's layout, or of compressed-tensors */
+    char linear_class[32];      /* of BitNet */
     uint64_t widths;            /* bit b: there are codes of b bits; 0: not said */
     uint64_t groups;            /* bit b: there are groups of 2^b inputs */
     uint64_t block[2];          /* outputs and inputs of weights that share a scale; 0: not said */
@@ -208,7 +209,7 @@ double ck_scale_of_block(const ck_layer *layer, uint64_t index, uint64_t group, 
 double ck_scale_of_group(const ck_layer *layer, uint64_t index, uint64_t group, uint64_t column);
 bool ck_any_zero_off_middle(const ck_layer *layer);
 
-/* ---- checkpoint_integers.c, checkpoint_floats.c, checkpoint_bitsandbytes.c, checkpoint_mlx.c,
+/* ---- checkpoint_integers.c, checkpoint_floats.c, checkpoint_bitnet.c, checkpoint_bitsandbytes.c, checkpoint_mlx.c,
  * checkpoint_blocks.c: columns of the table of formats */
 
 bool ck_is_gptq(const ck_layer *layer);
@@ -232,6 +233,12 @@ bool ck_is_mxfp4(const ck_layer *layer);
 tvm_status ck_plan_mxfp4(const checkpoint *c, ck_layer *layer, tvm_diags *diags);
 bool ck_is_nvfp4(const ck_layer *layer);
 tvm_status ck_plan_nvfp4(const checkpoint *c, ck_layer *layer, tvm_diags *diags);
+
+bool ck_is_bitnet(const ck_layer *layer);
+tvm_status ck_plan_bitnet(const checkpoint *c, ck_layer *layer, tvm_diags *diags);
+void ck_take_bitnet(const ck_layer *layer, uint64_t index, const uint64_t *rows, uint64_t count,
+                    uint64_t column, uint64_t columns, uint8_t *to, size_t stride);
+double ck_scale_bitnet(const ck_layer *layer, uint64_t index, uint64_t group, uint64_t column);
 
 /* The value that a code of a table, nf4 or fp4, stands for. */
 double ck_table_value(const char *table, unsigned code);

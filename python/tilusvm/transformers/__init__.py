@@ -26,6 +26,7 @@ _check(_version)
 from . import _attention, _cache as _caches  # noqa: E402
 from ._block import Options  # noqa: E402
 from ._cache import PagedCache  # noqa: E402
+from ._latent import LatentCache, absorb_  # noqa: E402
 from ._decoder import Decoder  # noqa: E402
 from ._layers import accelerate_  # noqa: E402
 from ._parts import Report  # noqa: E402
@@ -36,6 +37,6 @@ _attention.register()
 _caches.register()
 
 __all__ = [
-    "Decoder", "DraftModel", "Options", "PagedCache", "PromptLookup", "Report", "TilusConfig", "TilusQuantizer",
-    "accelerate_",
+    "Decoder", "DraftModel", "LatentCache", "Options", "PagedCache", "PromptLookup", "Report", "TilusConfig", "TilusQuantizer",
+    "absorb_", "accelerate_",
 ]  # fmt: skip

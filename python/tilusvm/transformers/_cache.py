@@ -90,7 +90,11 @@ class PagedCache(Cache):
         every = self.batch * self.pages
         table = torch.arange(every, dtype=torch.int32, device=device).view(self.batch, self.pages)
         lengths = torch.full((self.batch,), self.tokens, dtype=torch.int32, device=device)
-        self._placed = table, lengths, [self.format.zeros(every, heads, device=device) for heads in self._heads]
+        self._placed = table, lengths, self._zeros(device)
+
+    def _zeros(self, device):
+        every = self.batch * self.pages
+        return [self.format.zeros(every, heads, device=device) for heads in self._heads]
 
     def _at(self, part):
         self.place(torch.get_default_device())
