@@ -85,18 +85,17 @@ def test_cat(device):
 
 # ---- models of transformers ----
 
-transformers = pytest.importorskip("transformers")
 
-
+@pytest.mark.transformers
 def test_rows_as_transformers_packs_them(device):
-    from transformers.integrations import bitnet
-
+    bitnet = pytest.importorskip("transformers.integrations.bitnet")
     w = signs(device, 32, 40)
     assert torch.equal(ternary.unpack_rows(bitnet.pack_weights(w.float())), w)
 
 
 def bitnet_model(device, linear_class, mode="offline", **words):
     """A tiny one with layers of BitNet, whose weights are those of a file: packed or not, with their scales."""
+    import transformers
     from transformers.integrations import bitnet
 
     config = transformers.BitNetConfig(
@@ -123,13 +122,13 @@ def bitnet_model(device, linear_class, mode="offline", **words):
     return model.requires_grad_(False).to(device)
 
 
+@pytest.mark.transformers
 @pytest.mark.parametrize("words", [
     {"linear_class": "bitlinear"}, {"linear_class": "autobitlinear"},
     {"linear_class": "bitlinear", "use_rms_norm": True}, {"linear_class": "autobitlinear", "mode": "online"},
 ])  # fmt: skip
 def test_model(device, words, monkeypatch):
-    from transformers.integrations import bitnet
-
+    bitnet = pytest.importorskip("transformers.integrations.bitnet")
     for owner, name in ((bitnet, "unpack_weights"), (bitnet.BitLinear, "activation_quant"),
                         (bitnet.BitLinear, "post_quant_process"), (bitnet.WeightQuant, "forward"),
                         (bitnet.ActQuant, "forward")):  # fmt: skip

@@ -133,10 +133,10 @@ def accelerate_(model, *, norms=True, rotary=True, mlp=True, attention=True, mer
 
     Layers are taken that are made of known parts: those of Llama, Qwen 2 and 3, Gemma 2 and 3, Mistral, Phi-3, GLM-4,
     OLMo 2 and their like, Mixtral, Qwen 2 and 3 MoE and gpt-oss; linear attention of Qwen3-Next and the mixers of Mamba 2
-    (attention), where there is no padding. Where a layer of another family is found to compute
-    something else than its parts say, or has parts that are not known, such as latent attention, its norms and gated
-    units are taken one by one, and its attention by its name, if it has one; the rest stays torch's. A warning says
-    what stays; model.tilusvm_report, a Report, has all of it.
+    (attention), where there is no padding. Where a layer of another family is found to compute something else than its
+    parts say, or has parts that are not known, such as latent attention (absorb_), its norms and gated units are taken
+    one by one, and its attention by its name, if it has one; the rest stays torch's. A warning says what stays;
+    model.tilusvm_report, a Report, has all of it.
 
     ValueError for models that have no layers where Llama has them, and for heads of the families named in TESTED that
     attention does not take (64, 80, 96, 128 or 256 elements), which attention=False leaves to torch.
