@@ -37,6 +37,6 @@ _attention.register()
 _caches.register()
 
 __all__ = [
-    "Decoder", "DraftModel", "LatentCache", "Options", "PagedCache", "PromptLookup", "Report", "TilusConfig", "TilusQuantizer",
-    "absorb_", "accelerate_",
+    "Decoder", "DraftModel", "LatentCache", "Options", "PagedCache", "PromptLookup", "Report", "TilusConfig",
+    "TilusQuantizer", "absorb_", "accelerate_",
 ]  # fmt: skip

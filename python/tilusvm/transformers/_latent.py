@@ -94,12 +94,11 @@ class _Absorbed:
             cache.check(batch, hidden_states.dtype, hidden_states.device)
             cache.advance(new)
         queries, turned, latents, places = self._projected(hidden_states, position_embeddings)
-        words = {"weight": self.kv_a_layernorm.weight, "eps": self.kv_a_layernorm.variance_epsilon}
-        mla_append(
-            latents, cache.data[self.layer_idx], cache.slots, *places, type=cache.format.type, style=self._style, **words
-        )
+        norm = {"weight": self.kv_a_layernorm.weight, "eps": self.kv_a_layernorm.variance_epsilon}
+        form, style = cache.format, self._style
+        mla_append(latents, cache.data[self.layer_idx], cache.slots, *places, type=form.type, style=style, **norm)
         if cache.tokens == new and (self.qk_nope_head_dim + ROPE, self.v_head_dim) in HEADS:
-            out = self._first(queries, turned, latents, places, words, cache.starts(new), new)
+            out = self._first(queries, turned, latents, places, norm, cache.starts(new), new)
         else:
             out = self._further(queries, turned, cache, batch, new)
         return self.o_proj(out.reshape(batch, new, -1)), None
