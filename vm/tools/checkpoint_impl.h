@@ -209,8 +209,8 @@ double ck_scale_of_block(const ck_layer *layer, uint64_t index, uint64_t group, 
 double ck_scale_of_group(const ck_layer *layer, uint64_t index, uint64_t group, uint64_t column);
 bool ck_any_zero_off_middle(const ck_layer *layer);
 
-/* ---- checkpoint_integers.c, checkpoint_floats.c, checkpoint_bitnet.c, checkpoint_bitsandbytes.c, checkpoint_mlx.c,
- * checkpoint_blocks.c: columns of the table of formats */
+/* ---- checkpoint_integers.c, checkpoint_floats.c, checkpoint_bitnet.c, checkpoint_bitsandbytes.c,
+ * checkpoint_mlx.c, checkpoint_blocks.c: columns of the table of formats */
 
 bool ck_is_gptq(const ck_layer *layer);
 tvm_status ck_plan_gptq(const checkpoint *c, ck_layer *layer, tvm_diags *diags);
