@@ -1,6 +1,7 @@
 """Ternary weights: layers and models of BitNet against torch's own arithmetic in f64, and transformers' layers."""
 
 import copy
+import json
 
 import pytest
 from conftest import NO_TORCH, torch
@@ -8,9 +9,9 @@ from conftest import NO_TORCH, torch
 if torch is None:
     pytest.skip(NO_TORCH, allow_module_level=True)
 
-from torch_kit import DEVICES, close  # noqa: E402
+from torch_kit import DEVICES, close, tvm_pack  # noqa: E402
 
-from tilusvm import ops, ternary  # noqa: E402
+from tilusvm import nn, ops, storage, ternary  # noqa: E402
 
 HALF, BFLOAT, FLOAT = torch.float16, torch.bfloat16, torch.float32
 ROUNDING = {HALF: 1e-3, BFLOAT: 8e-3, FLOAT: 1e-6}
@@ -84,6 +85,30 @@ def test_cat(device):
 
 
 # ---- models of transformers ----
+
+
+@pytest.mark.parametrize("linear_class", ["bitlinear", "autobitlinear"])
+def test_imported_layers(device, linear_class, tmp_path):
+    """By tvm-pack and storage.load as weights of u2, and then as BitLinear."""
+    w, scale = signs("cpu", 64, 128), torch.tensor([1.5]).bfloat16()
+    rows = (w + 1).view(torch.uint8).view(4, 16, 128)
+    packed = rows[0] | rows[1] << 2 | rows[2] << 4 | rows[3] << 6
+    folder = tmp_path / "theirs"
+    folder.mkdir()
+    tensors = {"x.weight": packed, "x.weight_scale": scale, "x.bias": torch.arange(64).bfloat16()}
+    storage._write(str(folder / "model.safetensors"), tensors, {"format": "pt"})
+    text = {"quantization_config": {"quant_method": "bitnet", "linear_class": linear_class}}
+    (folder / "config.json").write_text(json.dumps(text))
+    tvm_pack("--from=auto", folder, "-o", tmp_path / "ours")
+    model = torch.nn.Module()
+    model.x = torch.nn.Linear(128, 64, device="meta")
+    storage.load(model, tmp_path / "ours", device=device)
+    assert type(model.x) is nn.Linear and model.x.type == "u2"
+    factor = 1.5 if linear_class == "autobitlinear" else 1 / 1.5
+    close(model.x.dequantize(), w.double().to(device) * factor, 1e-6)
+    assert ternary.replace_(model) == ["x"]
+    close(model.x.dequantize(), w.double().to(device) * factor, 1e-6)
+    assert torch.equal(model.x.bias, torch.arange(64, device=device).float())
 
 
 @pytest.mark.transformers

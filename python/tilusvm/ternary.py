@@ -16,6 +16,7 @@ from . import ops
 from ._modules import matrix_of
 from ._registry import FLOATS, need, need_tensor
 from ._ternary import packed_shape
+from .nn import Linear
 
 __all__ = ["BitLinear", "replace_", "ternary_of", "unpack_rows"]
 
@@ -146,8 +147,22 @@ class BitLinear(torch.nn.Module):
 # ---- models of transformers ----
 
 
+def _imported(layer) -> BitLinear | None:
+    """Of a layer as tvm-pack --from=bitnet makes it: codes 1 to 3 of u2, one scale; None of another."""
+    if type(layer) is not Linear or layer.type != "u2" or layer.zeros is not None or layer.order is not None:
+        return None
+    scale = layer.scales.float().flatten()
+    if layer.packed.is_meta or not bool((scale == scale[0]).all()):
+        return None
+    scale = scale[:1] * (1.0 if layer.multiplier is None else layer.multiplier)
+    weight = (layer.dequantize() / scale).round()
+    return BitLinear.from_ternary(weight, scale, layer.bias) if bool((weight.abs() <= 1).all()) else None
+
+
 def _taken(module) -> BitLinear | None:
-    """What computes as a layer of transformers' BitNet does; None for another module."""
+    """What computes as a layer of transformers' BitNet does, or has its weights; None for another module."""
+    if (made := _imported(module)) is not None:
+        return made
     theirs = sys.modules.get("transformers.integrations.bitnet")
     if theirs is None or type(module) not in (theirs.BitLinear, theirs.AutoBitLinear):
         return None
@@ -169,9 +184,10 @@ def _sites(model) -> Iterator[tuple[torch.nn.Module, str, torch.nn.Module]]:
 
 @torch.no_grad()
 def replace_(model: torch.nn.Module) -> list[str]:
-    """Has the layers of BitNet in a model of transformers computed by this package, in place: its BitLinear, whose
-    weights are packed four to a byte, and its AutoBitLinear. Returns the names of their modules; ValueError where there
-    are none. What a model has besides, such as its head, stays as it is."""
+    """Has the layers of BitNet in a model of transformers computed as BitLinear, in place: its BitLinear, whose weights
+    are packed four to a byte, its AutoBitLinear, and nn.Linear that storage.load has read from what tvm-pack
+    --from=bitnet wrote. Returns the names of their modules; ValueError where there are none. What a model has besides,
+    such as its head, stays as it is."""
     names = {module: name for name, module in model.named_modules()}
     done = []
     for parent, name, child in _sites(model):
