@@ -80,6 +80,10 @@ def test_generate(device):
     chosen = logits.gather(-1, made[:, 11:, None])[..., 0]
     assert (logits.amax(-1) - chosen).max() <= 0.1 * logits.std()
     close(model(ids).logits, exact(ids).logits, 3e-2)
+    assert torch.equal(model.generate(ids, cache_implementation="tilusvm", **words), made)
+    assert model.generate(ids, cache_implementation="tilusvm_f8_e4m3", **words).shape == made.shape
+    with pytest.raises(ValueError, match='type must be None, "f8_e4m3", "i8" or "u4", not'):
+        model.generate(ids, cache_implementation="tilusvm_u3", **words)
 
 
 def test_weights_may_be_quantized():

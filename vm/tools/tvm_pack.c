@@ -63,8 +63,8 @@ static const struct argp_option options[] = {
     {"unpack", KEY_UNPACK, NULL, 0, "the other way: packed weights to a .npy or .safetensors file", 0},
     {"from", KEY_FROM, "FORMAT", 0,
      "a quantized checkpoint, a folder or a file, with its codes and scales: auto, gptq, gptq_v2, gptq_p, awq, "
-     "compressed-tensors, mxfp4, nvfp4, mxfp8, fp8-block, fp8, bitsandbytes, mlx or gguf; with --type f32, f16 or "
-     "bf16 its weights",
+     "compressed-tensors, mxfp4, nvfp4, mxfp8, fp8-block, fp8, bitnet, bitsandbytes, mlx or gguf; with --type f32, "
+     "f16 or bf16 its weights",
      0},
     {"to", KEY_TO, "FORMAT", 0,
      "write what was quantized, a folder or a file, as gptq or compressed-tensors; of another program's with --from",

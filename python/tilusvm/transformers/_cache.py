@@ -250,10 +250,18 @@ def _prepared(prepare):
         if (generation_config.num_beams or 1) > 1:
             raise ValueError(f"cache_implementation={name!r} follows no beams: num_beams=1")
         batch = batch_size * (generation_config.num_return_sequences or 1)
-        model_kwargs[ARGUMENT] = PagedCache(self, batch, max_cache_length, type=NAMES[name], kv_heads=kv_heads_of(self))
+        model_kwargs[ARGUMENT] = cache_of(self, batch, max_cache_length, NAMES[name])
         return None
 
     return _prepare_cache_for_generation
+
+
+def cache_of(model, batch, max_tokens, type):
+    """The paged cache of a model, by the first of its modules that says of which kind that is: its `paged_cache`."""
+    for module in model.modules():
+        if hasattr(module, "paged_cache"):
+            return module.paged_cache(model, batch, max_tokens, type=type)
+    return PagedCache(model, batch, max_tokens, type=type, kv_heads=kv_heads_of(model))
 
 
 def kv_heads_of(model):

@@ -3,6 +3,7 @@
     absorb_(model)
     cache = LatentCache(model, batch=1, max_tokens=4096, type="f8_e4m3")
     model.generate(ids, cache=cache)                            # past_key_values=cache before transformers 5.24
+    model.generate(ids, cache_implementation="tilusvm_u4")      # or a cache by its name
 
 A token's keys and values of all heads are one row of 512 latents and 64 turned elements. Queries are multiplied by the
 part of kv_b_proj that makes keys of latents, and what is attended to by that which makes values (absorption), so that
@@ -74,6 +75,8 @@ class _Absorbed:
         "kv_a_proj_with_mqa", "kv_a_layernorm", "kv_b_proj", "o_proj", "qk_nope_head_dim", "qk_rope_head_dim",
         "v_head_dim", "kv_lora_rank", "num_heads", "scaling", "layer_idx",
     )  # fmt: skip
+
+    paged_cache = LatentCache  #: for caches by their names
 
     def absorb(self):
         """Parts of kv_b_proj [heads, d, 512], as buffers that no file has."""
