@@ -316,11 +316,6 @@ class Block(torch.nn.Module):
         self.qkv.parts[0] = layer.rearranged(torch.cat([order, rest]).to(layer.packed.device))
         self.style = "interleaved"
 
-    @property
-    def wide_sinks(self):
-        """As the operators take them, f32."""
-        return None if self.sinks is None else self.sinks.float()
-
     def run_few(self, h, squares, residual, context, following):
         """As run, of few rows, where fuses() says so. h: residual normed, with squares None, or times the gain of
         `before`, with its squares; the same of `following`, the next layer's norm; residual: in place."""
@@ -449,6 +444,11 @@ class Block(torch.nn.Module):
 
     def _few(self, context):
         return isinstance(context.cache, PagedCache) and context.even and context.new <= self.few_queries
+
+    @property
+    def wide_sinks(self):
+        """As the operators take them, f32."""
+        return None if self.sinks is None else self.sinks.float()
 
     def _attended(self, q, k, v, context):
         cache = context.cache
