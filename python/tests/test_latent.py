@@ -12,7 +12,7 @@ from decoder_kit import tiny_model, tokens_of  # noqa: E402
 from torch_kit import DEVICES, close  # noqa: E402
 
 import tilusvm  # noqa: E402
-from tilusvm.transformers import LatentCache, absorb_  # noqa: E402
+from tilusvm.transformers import Decoder, LatentCache, absorb_  # noqa: E402
 from tilusvm.transformers._cache import ARGUMENT  # noqa: E402
 
 pytestmark = pytest.mark.transformers
@@ -112,3 +112,34 @@ def test_what_cannot_be_is_said():
         logits_of(model, LatentCache(model, 2, 32), ids, (5,))
     with pytest.raises(ValueError, match="no padding"):
         model(ids, attention_mask=torch.tensor([[0, 1, 1, 1, 1]]), **{ARGUMENT: LatentCache(model, 1, 32)})
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("type, tolerance", [(None, 1e-2), ("f8_e4m3", 0.2)])
+def test_decoder(device, type, tolerance):
+    """Prompts, of one length and of several, and steps behind them."""
+    model = model_of(device)
+    exact = copy.deepcopy(model).float()
+    decoder = Decoder(model, 2, 64, cache=type, page=16)
+    assert isinstance(decoder.cache, LatentCache) and decoder.cache.format.type == type
+    ids = torch.tensor(tokens_of(12, 12), device=device)
+    for begin, end in ((0, 10), (10, 11), (11, 12)):
+        logits = decoder.forward(ids[:, begin:end])
+        wanted = exact(ids[:, :end]).logits[:, -1]
+        assert (logits.double() - wanted).norm() <= tolerance * wanted.double().norm()
+    prompts = tokens_of(9, 4)
+    decoder.serve(2, 64, cache=type)
+    made = decoder.generate(prompts, 5, eos_token_id=None)
+    for prompt, tokens in zip(prompts, made.tolist() if isinstance(made, torch.Tensor) else made):
+        whole = torch.tensor([[token for token in tokens if token != -1]], device=device)[:, -(len(prompt) + 5) :]
+        logits = exact(whole).logits[0, len(prompt) - 1 : -1]
+        chosen = logits.gather(-1, whole[0, len(prompt) :, None])[:, 0]
+        assert whole[0, : len(prompt)].tolist() == prompt
+        assert (logits.amax(-1) - chosen).max() <= tolerance * 10 * logits.std()
+
+
+def test_decoder_says_what_it_has_not():
+    with pytest.raises(ValueError, match="no zero points"):
+        Decoder(model_of(), 1, 32, zeros=True)
+    with pytest.raises(ValueError, match="no Decoder for layer 0 of the model: it has 32 latents"):
+        Decoder(model_of(kv_lora_rank=32), 1, 32)

@@ -270,6 +270,10 @@ class Block(torch.nn.Module):
         self.q_norm, self.k_norm, self.wide_norms = norm(parts.q_norm), norm(parts.k_norm), parts.wide_norms
         self.before, self.after_attention, self.before_mlp, self.after_mlp = map(norm, parts.norms)
 
+    def cache_of(self, config, batch, max_tokens, **words):
+        """A cache for a model of such blocks."""
+        return PagedCache(config, batch, max_tokens, kv_heads=self.kv_heads, **words)
+
     def forward(self, *args):
         return self.run(*args)
 

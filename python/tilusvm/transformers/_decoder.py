@@ -13,8 +13,8 @@ from .. import nn, parallel
 from .._registry import HALVES
 from ..ops import FEW_ROWS, argmax
 from ._block import Block, Norm, Options, check_layers, early, text_config
-from ._cache import PagedCache
 from ._generate import Rows, Sent, check_ids, request_of
+from ._latent import block_of
 from ._parts import TESTED, Unknown, layer_types, once
 from ._speculate import steps
 
@@ -65,9 +65,9 @@ class Decoder:
     model: one whose layers are all made of known parts (accelerate_ says which); its linear layers of torch or
     tilusvm.nn, on its device, or of tilusvm.parallel, a part on each rank; accelerate_d or not. ValueError with the
     reason for another; of families that are not TESTED the logits of a few tokens are compared with the model's. batch
-    sequences, at most max_tokens each; cache: a type of PagedCache, None: that of the model. The weights that are
-    merged (q, k, v; gate, up) are copied, and with consume the model gives its own up. Of a model that accelerate_
-    changed the layers are used as they are, with its options.
+    sequences, at most max_tokens each; cache: a type of PagedCache, or of LatentCache, None: that of the model. The
+    weights that are merged (q, k, v; gate, up) are copied, and with consume the model gives its own up. Of a model that
+    accelerate_ changed the layers are used as they are, with its options.
 
     Of up to ops.FEW_ROWS rows a layer whose norms stand before its parts alone is five launches: products of tilusvm.nn
     are also the norm before them, the sum with the residual, the activation, and the append to a cache of 16 bits
@@ -109,7 +109,7 @@ class Decoder:
                 self.blocks.append(layer)
                 continue
             try:
-                self.blocks.append(Block(layer, i, config, self.options, self.rotary))
+                self.blocks.append(block_of(layer, i, config, self.options, self.rotary))
             except Unknown as why:
                 raise ValueError(
                     f"no Decoder for layer {i} of the model: {why}; accelerate_ takes what it can"
@@ -144,9 +144,9 @@ class Decoder:
         self.graph = self._turn = None
         self.graphs = {}  #: of `several` new tokens: the graph, its tokens, its logits
         check_rotary(self.rotary, max_tokens)
-        self.cache = PagedCache(
+        self.cache = self.blocks[0].cache_of(
             self.config, batch, max_tokens, type=cache, zeros=zeros, page=page, dtype=self.norm.weight.dtype,
-            device=self.device, kv_heads=self.blocks[0].kv_heads,
+            device=self.device,
         )  # fmt: skip
         for kind in set(self.kinds):
             if kind not in self.tables or self.tables[kind].shape[0] < max_tokens:

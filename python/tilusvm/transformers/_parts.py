@@ -224,7 +224,7 @@ def unit_module(layer):
     return next((getattr(layer, name) for name in UNITS if hasattr(layer, name)), None)
 
 
-def _places(layer):
+def places_of(layer):
     """The norms of a layer as PLACES, None where there is none."""
     names = {name for name, child in layer.named_children() if "norm" in name}
     for row in PLACES:
@@ -289,7 +289,7 @@ def parts_of(layer, index, config, rotary, own) -> Parts:
         scale=float(attention.scaling), cap=float(getattr(attention, "attn_logit_softcapping", None) or 0.0),
         window=_window(attention, index, config), sinks=sinks, q_norm=q_norm, k_norm=k_norm,
         wide_norms=wide, style="half" if config.model_type in TESTED else rope_style(attention, rotary, head),
-        norms=_places(layer), unit=None if experts else unit_of(unit, config), mixture=unit if experts else None,
+        norms=places_of(layer), unit=None if experts else unit_of(unit, config), mixture=unit if experts else None,
     )  # fmt: skip
 
 
