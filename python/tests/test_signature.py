@@ -19,6 +19,7 @@ DELTA = {"64, 128]": "d, dv]", "64]": "d]", "128]": "dv]"}
 OWN_NUMBERS = {
     "gated_delta_update": DELTA, "gated_delta_chunks": DELTA, "gated_delta_states": DELTA,
     "state_space": {"64, 128]": "p, n]", "64]": "p]", "128]": "n]"}, "causal_conv": {"3, ": "taps - 1, ", "4]": "taps]"},
+    "attention": {"longest, 128": "longest, block"}, "mla_append": {},
 }  # fmt: skip
 
 

@@ -72,16 +72,16 @@ def attention(
 ) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
     """softmax(scale q k^T) v of a ragged batch, and the log of each row's sum of exponentials: (out, lse).
 
-    q: [tokens, heads, d], k: [kv_tokens, kv_heads, d], v: [kv_tokens, kv_heads, dv], halves or float8; d and dv are
-    64, 80, 96, 128, 256, or 192 and 128. q_starts, k_starts: i32 [sequences + 1], where each sequence begins, and the
-    last ends; longest: the most queries of a sequence. With table, i32 [sequences, columns], k and v are pages
-    [pages, rows, kv_heads, d], and k_starts the lengths, i32 [sequences]. The last query stands beside the last key,
-    and sees `left` keys before its place and `right` behind it, negative: all; causal is -1, 0. scale: 1 / sqrt(d)
-    when None; cap > 0: scores are cap * tanh(score / cap); slopes: f32 [heads], of ALiBi; sinks: f32 [heads], of a key
-    more that all queries see, whose value is zero, so that its exponential joins the sum. With chosen, i32 [sequences,
-    heads, cdiv(longest, block), most], the `block` queries (64 or 128) of block i of a sequence see no keys but those
-    of the first counts[b, head, i] blocks of keys of chosen[b, head, i], in any order: chosen_blocks makes both of a
-    mask. out: [tokens, heads, dv]; lse: f32 [tokens, heads].
+    q: [tokens, heads, d], k: [kv_tokens, kv_heads, d], v: [kv_tokens, kv_heads, dv], halves or float8; d and dv are 64,
+    80, 96, 128, 256, or 192 and 128. q_starts, k_starts: i32 [sequences + 1], where each sequence begins, and the last
+    ends; longest: the most queries of a sequence. With table, i32 [sequences, columns], k and v are pages [pages, rows,
+    kv_heads, d], and k_starts the lengths, i32 [sequences]. The last query stands beside the last key, and sees `left`
+    keys before its place and `right` behind it, negative: all; causal is -1, 0. scale: 1 / sqrt(d) when None; cap > 0:
+    scores are cap * tanh(score / cap); slopes: f32 [heads], of ALiBi; sinks: f32 [heads], of a key more that all
+    queries see, whose value is zero, so that its exponential joins the sum. With chosen, i32 [sequences, heads,
+    cdiv(longest, block), most], and counts, i32 [sequences, heads, cdiv(longest, block)], the `block` queries (64 or
+    128) of block i of a sequence see no keys but those of the first counts[b, head, i] blocks of keys of chosen[b,
+    head, i], in any order: chosen_blocks makes both of a mask. out: [tokens, heads, dv]; lse: f32 [tokens, heads].
     """
 
 
