@@ -245,14 +245,14 @@ def ternary_layers():
         w = torch.randint(-1, 2, (n, k), dtype=torch.int8, device=device)
         layer = ternary.BitLinear.from_ternary(w, 0.02)
         copies = [layer.packed.clone() for _ in range(max(2, min(40, 160_000_000 // layer.packed.numel())))]
-        for m in (1, 8, 32, 256):
+        for m in (1, 8, 32, 128, 256, 2048):
             x = torch.randn(m, k, device=device).to(B)
             numbers, factors = ops.quantize_rows(x)
             wanted = (numbers.double() * factors.double()) @ w.double().T * 0.02
             check(f"ternary {n} x {k}, {m}", layer(x), wanted, 8e-3 * wanted.abs().max().item())
             times = {
                 "us": time_of(lambda p: ops.matmul_ternary(numbers, p, factors, layer.scales, n=n), *copies),
-                "with_rounding": time_of(lambda _: layer(x)),
+                "layer": time_of(lambda _: layer(x)),
             }
             if k % 128 == 0 and device != "cpu":
                 two = nn.Linear(k, n, False, type="u2", group=128, dtype=B, device=device)

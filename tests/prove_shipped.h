@@ -43,7 +43,7 @@ static const shipped_program programs[] = {
     {"matmul_lowbit_u4.vasm", NULL, 46, 41, 24},
     {"matmul_scaled.vasm", NULL, 7, 7, 0},
     {"matmul_simple.vasm", NULL, 2, 2, 2},
-    {"matmul_ternary.vasm", NULL, 5, 5, 0},
+    {"matmul_ternary.vasm", NULL, 6, 6, 0},
     {"matmul_u3.vasm", NULL, 2, 2, 2},
     {"mla_append.vasm", NULL, 1, 1, 0},
     {"mla_decode.vasm", NULL, 0, 0, 0},

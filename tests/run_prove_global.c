@@ -464,7 +464,7 @@ static const shipped_program programs[] = {
     {"matmul_lowbit_u4.vasm", 59, 36, 0, 0},
     {"matmul_scaled.vasm", 7, 7, 0, 0},
     {"matmul_simple.vasm", 2, 2, 0, 1},
-    {"matmul_ternary.vasm", 5, 5, 0, 0},
+    {"matmul_ternary.vasm", 6, 6, 0, 0},
     {"matmul_u3.vasm", 2, 2, 0, 0},
     {"mla_append.vasm", 1, 0, 0, 0},
     {"mla_decode.vasm", 3, 0, 0, 0},

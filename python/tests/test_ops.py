@@ -455,6 +455,7 @@ def examples():
             a, ops.pack_ternary(b.t().clamp(-1, 1).contiguous()), sa, torch.ones(8), torch.ones(8), 8, HALF,
         ),
         "pack_ternary": (a,),
+        "unpack_ternary": (ops.pack_ternary(b.t().clamp(-1, 1).contiguous()), 8, 128),
         "mla_decode": (rows("cpu", HALF, 1, 1, 2, 576), ops.LatentFormat(HALF).zeros(2), table, lengths, None, None, 0.1),
         "mla_append": (
             rows("cpu", HALF, 2, 576), ops.LatentFormat(HALF).zeros(2), torch.tensor([3, -1], dtype=torch.int32),
@@ -492,7 +493,7 @@ NAMES = [
     "matmul_lowbit", "matmul_lowbit_normed", "matmul_lowbit_add", "qkv_lowbit", "matmul", "rms_norm",
     "add_rms_norm", "swiglu", "rope", "softmax", "argmax", "sample",
     "probabilities", "accept", "quantize_rows", "embedding", "combine", "attention", "attention_decode", "kv_append",
-    "attention_merge", "matmul_ternary", "pack_ternary",
+    "attention_merge", "matmul_ternary", "pack_ternary", "unpack_ternary",
     "qkv_append", "route", "bucket", "gated_rms_norm", "gated_delta_update", "gated_delta_chunks",
     "gated_delta_states", "state_space", "causal_conv", "layer_norm", "column_sums", "rms_norm_backward",
     "layer_norm_backward", "swiglu_backward", "cross_entropy_rows", "cross_entropy_backward", "embedding_backward",

@@ -34,10 +34,11 @@ def rounded(x):
 
 
 @pytest.mark.parametrize("dtype", ROUNDING)
-@pytest.mark.parametrize("n, k, rows", [(16, 160, 1), (72, 168, 3), (136, 488, 40)])
+@pytest.mark.parametrize("n, k, rows", [(16, 160, 1), (72, 168, 3), (136, 488, 40), (24, 336, 70), (24, 328, 70)])
 def test_layer(device, dtype, n, k, rows):
     w, bias = signs(device, n, k), torch.randn(n, device=device)
     layer = ternary.BitLinear.from_ternary(w, 0.25, bias)
+    assert torch.equal(ops.unpack_ternary(layer.packed, n=n, k=k), w)
     assert layer.packed.numel() == -(-n // 16) * -(-k // 160) * 512
     assert torch.equal(layer.dequantize(), w.float() * 0.25)
     x = torch.randn(2, rows, k, device=device).to(dtype)

@@ -20,6 +20,18 @@ def pack_ternary(w: torch.Tensor) -> torch.Tensor:
     elements are cut to -1 to 1."""
 
 
+def _check_unpack(op, packed, n, k):
+    need(op, "packed", packed, dtype=torch.uint8, shape=packed_shape(k, n))
+    if k < 8 or k % 8 or n < 1:
+        raise ValueError(f"{op}: k must be a multiple of 8, and n 1 or more, not {k} and {n}")
+
+
+@operator("matmul_ternary", "unpack", names={"p": "packed"}, check=_check_unpack)
+def unpack_ternary(packed: torch.Tensor, *, n: int, k: int) -> torch.Tensor:
+    """The weights of pack_ternary as they are, transposed: int8 [n, k], for ops.matmul, of many rows. packed: uint8
+    [cdiv(n, 16), cdiv(k, 160), 512]; k is a multiple of 8."""
+
+
 def _check_ternary(op, x, packed, n):
     need(op, "packed", packed, dtype=torch.uint8, dim=3)
     if x.dim() < 1 or not x.shape[-1] or x.shape[-1] % 8:

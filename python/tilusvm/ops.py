@@ -63,7 +63,7 @@ from ._registry import FLOATS, ROWS, check_row, need, operator
 from ._route import Routes, bucket, route
 from ._sample import accept, probabilities, sample
 from ._signature import TYPES
-from ._ternary import matmul_ternary, pack_ternary
+from ._ternary import matmul_ternary, pack_ternary, unpack_ternary
 
 __all__ = [
     "matmul_lowbit",
@@ -77,6 +77,7 @@ __all__ = [
     "pack_a8",
     "matmul_ternary",
     "pack_ternary",
+    "unpack_ternary",
     "rms_norm",
     "gated_rms_norm",
     "layer_norm",

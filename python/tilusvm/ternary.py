@@ -20,6 +20,8 @@ from .nn import Linear
 
 __all__ = ["BitLinear", "replace_", "ternary_of", "unpack_rows"]
 
+#: Of more rows the weights are unpacked to 8 bits first, and multiplied by ops.matmul.
+MANY_ROWS = 128
 _LEAST = 1e-5  #: of the mean magnitude that is a scale, as in the reference's
 
 
@@ -123,10 +125,8 @@ class BitLinear(torch.nn.Module):
     @torch.no_grad()
     def dequantize(self, dtype: torch.dtype = torch.float32) -> torch.Tensor:
         """The weights [out_features, in_features], times their scales, rounded to dtype."""
-        rows = torch.eye(self.in_features, dtype=torch.int8, device=self.packed.device)
-        ones = torch.ones(self.in_features, 1, device=self.packed.device)
-        words = {"n": self.out_features, "out_dtype": torch.float32}
-        return ops.matmul_ternary(rows, self.packed, ones, self.scales, **words).t().to(dtype).contiguous()
+        weight = ops.unpack_ternary(self.packed, n=self.out_features, k=self.in_features)
+        return (weight.float() * self.scales[:, None]).to(dtype)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         need_tensor("BitLinear", "x", x)
@@ -137,6 +137,9 @@ class BitLinear(torch.nn.Module):
         if torch.is_grad_enabled() and x.requires_grad:
             raise NotImplementedError("BitLinear has no gradient, as it rounds its activations to 8 bits")
         numbers, factors = ops.quantize_rows(x.contiguous(), torch.int8)
+        if factors.numel() > MANY_ROWS and self.in_features % 16 == 0:
+            weight = ops.unpack_ternary(self.packed, n=self.out_features, k=self.in_features)
+            return ops.matmul(numbers, weight, factors.flatten(), self.scales, self.bias, out_dtype=x.dtype)
         words = {"n": self.out_features, "out_dtype": x.dtype}
         return ops.matmul_ternary(numbers, self.packed, factors, self.scales, self.bias, **words)
 
