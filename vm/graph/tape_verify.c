@@ -9,6 +9,8 @@ typedef struct verifier {
     tvm_precedence order; /* of the tasks */
     tvm_touch *touches;   /* of the tasks; subjects are tensors */
     size_t touch_count;
+    uint32_t *writers;      /* of each tensor that is no part, the tasks that write to it, in their order: */
+    size_t *writers_before; /* those of lower tensors; one more than there are tensors */
     bool found;
     tvm_touch a, b; /* of the first two tasks that break a rule */
 } verifier;
@@ -172,13 +174,31 @@ static tvm_status find_touches(verifier *v) {
     return TVM_OK;
 }
 
-/* Does the task write the tensor, or a part of the same? */
-static bool writes(const verifier *v, uint32_t task, uint32_t whole) {
-    const graph_launch *launch = v->graph->launches[v->tape->tasks[task].launch];
-    for (uint32_t p = 0; p < launch->count; p++)
-        if (launch->accesses[p] & TVM_PARAM_WRITTEN && v->graph->tensors[launch->tensors[p]]->whole == whole)
-            return true;
-    return false;
+static bool is_written(const verifier *v, const tvm_touch *touch, uint32_t *whole) {
+    *whole = v->graph->tensors[touch->subject]->whole;
+    return touch->writes;
+}
+
+/* The touches are in the order of their tasks. */
+static tvm_status find_writers(verifier *v) {
+    uint32_t count = v->graph->tensor_count, whole;
+    v->writers_before = calloc(count + (size_t)1, sizeof *v->writers_before);
+    v->writers = calloc(v->touch_count + 1, sizeof *v->writers);
+    if (!v->writers || !v->writers_before) return tvm_diag_no_memory(v->diags);
+    for (size_t t = 0; t < v->touch_count; t++)
+        if (is_written(v, &v->touches[t], &whole)) v->writers_before[whole]++;
+    size_t sum = 0;
+    for (uint32_t i = 0; i <= count; i++) {
+        size_t of = v->writers_before[i];
+        v->writers_before[i] = sum;
+        sum += of;
+    }
+    for (size_t t = 0; t < v->touch_count; t++)
+        if (is_written(v, &v->touches[t], &whole))
+            v->writers[v->writers_before[whole]++] = v->touches[t].item;
+    for (uint32_t i = count; i > 0; i--) v->writers_before[i] = v->writers_before[i - 1];
+    v->writers_before[0] = 0;
+    return TVM_OK;
 }
 
 static bool reads(const verifier *v, uint32_t task, uint32_t tensor) {
@@ -195,9 +215,9 @@ static bool is_alive(const verifier *v, const tvm_touch *a, const tvm_touch *b) 
     if (!a->writes || v->graph->tensors[a->subject]->whole == whole ||
         !is_temporary(v->graph->tensors[whole]) || !reads(v, b->item, b->subject))
         return true;
-    for (uint32_t w = 0; w < b->item; w++)
-        if (writes(v, w, whole) && tvm_precedence_has(&v->order, w, b->item) &&
-            !tvm_precedence_has(&v->order, a->item, w))
+    for (size_t i = v->writers_before[whole]; i < v->writers_before[whole + 1]; i++)
+        if (v->writers[i] < b->item && tvm_precedence_has(&v->order, v->writers[i], b->item) &&
+            !tvm_precedence_has(&v->order, a->item, v->writers[i]))
             return false;
     return true;
 }
@@ -235,11 +255,14 @@ tvm_status tvm_tape_verify(const tvm_graph *graph, const tvm_tape *tape, tvm_dia
     tvm_status status = check_rows(&v);
     if (!status) status = find_order(&v);
     if (!status) status = find_touches(&v);
+    if (!status) status = find_writers(&v);
     if (!status) {
         tvm_touches_meet(v.touches, v.touch_count, check_pair, &v);
         if (v.found) status = refuse_pair(&v);
     }
     free(v.touches);
+    free(v.writers);
+    free(v.writers_before);
     tvm_precedence_free(&v.order);
     return status;
 }
