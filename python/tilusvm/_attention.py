@@ -165,15 +165,22 @@ class CacheFormat:
 _formats: dict[str, CacheFormat] = {}  # by their texts, as which operators take them
 
 
-def _text(format: CacheFormat) -> str:
+def format_text(format: CacheFormat | None) -> str | None:
+    """As operators take it."""
+    if format is None:
+        return None
     text = str(format)
     _formats.setdefault(text, format)
     return text
 
 
+def format_given(text: str) -> CacheFormat:
+    return _formats[text]
+
+
 #: Of operators that a paged cache goes with.
 _OF_CACHE = {
-    "constants": lambda format: _formats[format].constants(), "convert": {"format": _text}, "EARLY": "early",
+    "constants": lambda format: _formats[format].constants(), "convert": {"format": format_text}, "EARLY": "early",
     "batch": lambda lengths: lengths.shape[0],
 }  # fmt: skip
 

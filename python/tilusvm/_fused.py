@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ._torch import torch
 
+from ._attention import CacheFormat, format_given, format_text
 from ._formats import format_of
 from ._narrow import NARROW, activations_of, check_scales
 from ._registry import need, operator
@@ -20,6 +21,11 @@ _FUSED = {
     "STYPE": lambda scales: NARROW.get(scales.dtype), "GROUP": "group", "ZEROS": "zeros", "BIAS": "bias",
     "FACTOR": "multiplier", "EARLY": "early",
 }  # fmt: skip
+
+
+def _constants(type, format):
+    """Of the weights, and of a cache that is not of 16 bits."""
+    return format_of(type).consts | ({} if format is None else format_given(format).constants())
 
 
 def _check(op, x, packed, scales, zeros, type, group):
@@ -67,10 +73,12 @@ def matmul_lowbit_add(
     """
 
 
-def _check_product(op, x, packed, scales, zeros, type, group, cache, rotation, heads):
+def _check_product(op, x, packed, scales, zeros, type, group, cache, rotation, heads, format):
     _check(op, x, packed, scales, zeros, type, group)
     need(op, "cache", cache, dim=4)
     need(op, "rotation", rotation, dim=2)
+    if format is not None and format_given(format).head != rotation.shape[1]:
+        raise ValueError(f"{op}: rotation must have {format_given(format).head} columns, not {rotation.shape[1]}")
     columns = (heads + 2 * cache.shape[1]) * rotation.shape[1]
     if scales.shape[1] != columns:
         raise ValueError(
@@ -80,21 +88,24 @@ def _check_product(op, x, packed, scales, zeros, type, group, cache, rotation, h
 
 
 @operator(
-    "qkv_lowbit", "matmul_lowbit", **_FUSED, NORM="squares", HEAD=lambda rotation: rotation.shape[1],
-    PAGE=lambda cache: 16 * cache.shape[2], writes=("cache",), check=_check_product, tensors_first=True,
+    "qkv_lowbit", "matmul_lowbit", **{**_FUSED, "constants": _constants}, NORM="squares", HEADS_NORM="gains",
+    HEAD=lambda rotation: rotation.shape[1], PAGE=lambda cache: 16 * cache.shape[2], convert={"format": format_text},
+    writes=("cache",), check=_check_product, tensors_first=True,
 )  # fmt: skip
 def qkv_lowbit(
     x: torch.Tensor, packed: torch.Tensor, scales: torch.Tensor, cache: torch.Tensor, table: torch.Tensor,
     lengths: torch.Tensor, rotation: torch.Tensor, zeros: torch.Tensor | None = None,
-    bias: torch.Tensor | None = None, squares: torch.Tensor | None = None, *, heads: int, type: str, group: int = 128,
-    eps: float = 1e-6, lift: float = 1.0, multiplier: torch.Tensor | None = None, early: bool = False,
+    bias: torch.Tensor | None = None, squares: torch.Tensor | None = None, gains: torch.Tensor | None = None, *,
+    heads: int, type: str, format: CacheFormat | None = None, group: int = 128, eps: float = 1e-6, lift: float = 1.0,
+    heads_eps: float = 1e-6, multiplier: torch.Tensor | None = None, early: bool = False,
 ) -> torch.Tensor:  # fmt: skip
     """matmul_lowbit_normed and qkv_append, interleaved, in one launch of few rows; the queries, turned, [m, heads *
     head].
 
     x: [m, k], as many new tokens of each sequence; the columns of W are (heads + 2 kv_heads) heads of head elements,
-    of queries, keys and values, of which neighbours are turned as a pair. cache: as CacheFormat has it for 16 bits, but
-    as halves, cache.view(dtype), [pages, kv_heads, page / 16, 32 * head]; table: i32 [batch, max_pages]; lengths: i32
-    [batch], the new tokens included; rotation: f32 [max, head], the table of rope. The rest as for
-    matmul_lowbit_normed.
+    of queries, keys and values, of which neighbours are turned as a pair. cache: int32, as the format has it, without
+    k_channels; of 16 bits (format: None) as halves, cache.view(dtype), [pages, kv_heads, page / 16, 32 * head]; table:
+    i32 [batch, max_pages]; lengths: i32 [batch], the new tokens included; rotation: f32 [max, head], the table of rope.
+    gains: f32 [2, head], of the RMS norms of the heads of queries, and of keys, with heads_eps, before they are turned.
+    With gains or a format head is a power of 2. The rest as for matmul_lowbit_normed.
     """

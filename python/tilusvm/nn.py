@@ -370,13 +370,15 @@ class Linear(LowBit):
 
     def append_to(
         self, cache: torch.Tensor, table: torch.Tensor, lengths: torch.Tensor, rotation: torch.Tensor, x: torch.Tensor,
-        squares: torch.Tensor | None = None, *, heads: int, eps: float = 1e-6, lift: float = 1.0,
+        squares: torch.Tensor | None = None, *, heads: int, format: ops.CacheFormat | None = None, eps: float = 1e-6,
+        lift: float = 1.0, gains: torch.Tensor | None = None, heads_eps: float = 1e-6,
     ) -> torch.Tensor:  # fmt: skip
-        """ops.qkv_lowbit with these weights; cache: int32, as of CacheFormat."""
+        """ops.qkv_lowbit with these weights; cache: int32, as of CacheFormat; format: where it is not of 16 bits."""
+        cache = cache.view(self.dtype) if format is None else cache
         return ops.qkv_lowbit(
-            x, self.packed, self.scales, cache.view(self.dtype), table, lengths, rotation, self.zeros, self.bias,
-            squares, heads=heads, type=self.type, group=self.group, eps=eps, lift=lift, multiplier=self.multiplier,
-            early=self.early,
+            x, self.packed, self.scales, cache, table, lengths, rotation, self.zeros, self.bias, squares, gains,
+            heads=heads, type=self.type, format=format, group=self.group, eps=eps, lift=lift, heads_eps=heads_eps,
+            multiplier=self.multiplier, early=self.early,
         )  # fmt: skip
 
     def extra_repr(self) -> str:

@@ -249,7 +249,7 @@ class Block(torch.nn.Module):
 
     #: So many new tokens of a sequence at most go through attention_decode, which reads the cache; more, attention.
     few_queries = 8
-    #: Does the product of few rows append to a cache of 16 bits, where it can?
+    #: Does the product of few rows append to the cache, where it can?
     appends = True
 
     def __init__(self, layer, index, config, options, rotary):
@@ -269,6 +269,7 @@ class Block(torch.nn.Module):
 
         self.q_norm, self.k_norm, self.wide_norms = norm(parts.q_norm), norm(parts.k_norm), parts.wide_norms
         self.before, self.after_attention, self.before_mlp, self.after_mlp = map(norm, parts.norms)
+        self._gains = None
 
     def cache_of(self, config, batch, max_tokens, **words):
         """A cache for a model of such blocks."""
@@ -309,16 +310,23 @@ class Block(torch.nn.Module):
 
     def pair_heads(self):
         """Has the elements that are turned together be neighbours in queries and keys, alike, which leaves their
-        products what they are: so a product of few rows turns them, and appends."""
-        if self.style != "half" or self.q_norm is not None:
+        products what they are: so a product of few rows turns them, and appends; norms them before, too."""
+        if self.style != "half" or self.q_norm is not None and not self._norms_heads():
             return
         head = torch.arange(self.head).view(2, -1).t().flatten()
+        for norm in filter(None, (self.q_norm, self.k_norm)):
+            norm.weight = torch.nn.Parameter(norm.weight.detach()[head.to(norm.weight.device)], False)
         turned = self.heads + self.kv_heads
         order = (torch.arange(turned)[:, None] * self.head + head).flatten()
         layer = self.qkv.product
         rest = torch.arange(turned * self.head, layer.out_features)
         self.qkv.parts[0] = layer.rearranged(torch.cat([order, rest]).to(layer.packed.device))
         self.style = "interleaved"
+
+    def _norms_heads(self):
+        """Are the norms of heads those that a product of few rows has behind it?"""
+        plain = all(norm is not None and norm.reference is None for norm in (self.q_norm, self.k_norm))
+        return plain and not self.wide_norms and self.q_norm.eps == self.k_norm.eps and 256 % self.head == 0
 
     def run_few(self, h, squares, residual, context, following):
         """As run, of few rows, where fuses() says so. h: residual normed, with squares None, or times the gain of
@@ -425,24 +433,36 @@ class Block(torch.nn.Module):
 
     def _appended(self, h, squares, context):
         """The queries [rows, heads, head], behind the launch that appends keys and values."""
-        cache = context.cache
+        cache, words = context.cache, {}
+        if (cache.format.k_type, cache.format.v_type) != (None, None):
+            words["format"] = cache.format
+        if self.q_norm is not None:
+            words |= {"gains": self._gains_of_heads(), "heads_eps": self.q_norm.eps}
         q = self.qkv.product.append_to(
             cache.data[self.index], cache.table, cache.lengths, context.table, h, squares, heads=self.heads,
-            eps=self.before.eps, lift=self.before.parted()[1],
+            eps=self.before.eps, lift=self.before.parted()[1], **words,
         )  # fmt: skip
         return q.view(-1, self.heads, self.head)
+
+    def _gains_of_heads(self):
+        """Of queries and of keys, f32 [2, head]."""
+        if self._gains is None or self._gains.device != self.q_norm.weight.device:
+            self._gains = torch.stack([norm.weight.detach().float() for norm in (self.q_norm, self.k_norm)])
+        return self._gains
 
     def _appends(self, context):
         """Does the product of few rows turn queries and keys, and append?"""
         form = context.cache.format
+        by_pairs = self.q_norm is None and (form.k_type, form.v_type) == (None, None)
         return (
             self.appends
             and self.style == "interleaved"
-            and self.q_norm is None
+            and (self.q_norm is None or self._norms_heads())
+            and (by_pairs or 256 % self.head == 0)
             and context.table.shape[-1] == self.head
             and self.options.rotary
             and self._few(context)
-            and (form.k_type, form.v_type) == (None, None)
+            and not form.k_channels
             and self.qkv.product.dtype is form.dtype
         )
 
