@@ -47,6 +47,8 @@ SHAPES = {
                                num_attention_heads=32, num_key_value_heads=8, vocab_size=128256, head_dim=128)),
     "qwen-32b": ("qwen2", dict(_LLAMA, hidden_size=5120, intermediate_size=27648, num_hidden_layers=64,
                                num_attention_heads=40, num_key_value_heads=8, vocab_size=152064, head_dim=128)),
+    "qwen3-8b": ("qwen3", dict(_LLAMA, hidden_size=4096, intermediate_size=12288, num_hidden_layers=36,
+                               num_attention_heads=32, num_key_value_heads=8, vocab_size=151936, head_dim=128)),
     "gemma-9b": ("gemma2", dict(_LLAMA, hidden_size=3584, intermediate_size=14336, num_hidden_layers=42,
                                 num_attention_heads=16, num_key_value_heads=8, vocab_size=256000, head_dim=256,
                                 query_pre_attn_scalar=256)),

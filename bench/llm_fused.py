@@ -10,7 +10,7 @@ where it is above 2e-2.
     plain     norms, activation, rotation and append are launches of their own: nine a layer
     gate      the activation is behind gate and up
     norms     and the norms are before, and the sums with the residual behind products
-    all       and keys and values are appended by the launch of their product: five
+    all       and keys and values are appended, and heads normed, by the launch of their product: five
     layer_us  of a layer: the difference of a step of --layers layers and one of half as many, by the layers between
 """
 
@@ -46,7 +46,7 @@ def measured(shape, weights, layers, options):
     """{(way, batch): (microseconds of a step, logits)}"""
     model = model_of(config_of(shape, layers), weights, weights, 128)
     found = {}
-    for way in WAYS:
+    for way in options.ways:
         decoder = decoder_of(model, way, options.prompt)
         for batch in options.batches:
             decoder.serve(batch, options.prompt + 128, cache=options.cache)
@@ -63,6 +63,7 @@ def main():
     parser.add_argument("--shapes", default="llama-8b", help=", ".join(SHAPES))
     parser.add_argument("--types", default="u4")
     parser.add_argument("--batches", default="1,4,16", type=lambda text: [int(word) for word in text.split(",")])
+    parser.add_argument("--ways", default=WAYS, type=lambda text: text.split(","), help="the first is compared with")
     parser.add_argument("--layers", type=int, default=8)
     parser.add_argument("--prompt", default=2048, type=int)
     parser.add_argument("--cache", help="type of keys and values; f16 without")
@@ -73,7 +74,7 @@ def main():
             torch.manual_seed(0)
             most, half = (measured(shape, weights, n, options) for n in (options.layers, options.layers // 2))
             for (way, batch), (step_us, logits) in most.items():
-                plain = most["plain", batch][1]
+                plain = most[options.ways[0], batch][1]
                 error = float((logits - plain).abs().max() / plain.abs().max())
                 layer_us = (step_us - half[way, batch][0]) / (options.layers - options.layers // 2)
                 case = {"shape": shape, "type": weights, "batch": batch, "way": way, "layer_us": round(layer_us, 2)}

@@ -421,7 +421,7 @@ def examples():
         ),
         "qkv_lowbit": (
             x[:1], product.packed, product.scales, cache.view(HALF), table, lengths, torch.randn(8, 64), None,
-            product.bias, torch.ones(1, 1), None, 2, "u4", 32,
+            product.bias, torch.ones(1, 1), torch.ones(2, 64), None, 2, "u4", None, 32,
         ),
         "matmul": (x, rows("cpu", HALF, 8, 64)),
         "rms_norm": (x, w, 1e-6),
