@@ -83,6 +83,51 @@ def test_a_gate_behind_it(device, activation, size):
     assert apart(found, exact) <= apart(ops.swiglu(layer(x), activation, True), exact) + 1e-5
 
 
+def rms(v, gain, eps):
+    return F.rms_norm(v, v.shape[-1:], gain, eps)
+
+
+@pytest.mark.parametrize("dtype", [HALF, BFLOAT])
+@pytest.mark.parametrize("gate", [None, "gelu_tanh"])
+@pytest.mark.parametrize("size", SIZES)
+def test_a_norm_behind_it(device, dtype, gate, size):
+    """A norm between a product and the sum: the next products are no farther from exact ones than by launches of their
+    own, and so is the residual that the next of its kind leaves."""
+    m, n, k = size
+    n = -(-n // 128) * 128  # what the next product multiplies
+    layer, other, last = (layer_of(*of, device, dtype) for of in ((n, k), (200, n), (n, 128)))
+    x, residual, old = (torch.randn(m, width, device=device).to(dtype) for width in (k, n, n))
+    old_gain, after, gain = (torch.rand(n, device=device).to(dtype) + 0.25 for _ in range(3))
+    eps = 1e-3
+    exact = residual.double() + rms(old.double(), old_gain.double(), eps)
+    moments = torch.zeros(4, m, n // 64, device=device)
+    moments[0] = parts_of(old)
+    words = {"addend_eps": eps, "addend_lift": 4.0}
+    addend, before = old.clone(), residual.clone()
+    squares, rows = layer.addend_to(residual, addend, x, moments, old_gain / 4, after / 4, gain / 2, **words)
+    torch.testing.assert_close(residual, exact.to(dtype), rtol=1e-2, atol=1e-2)
+    assert apart(residual, exact) <= apart(before + ops.rms_norm(old, old_gain, eps), exact) + 1e-5
+    torch.testing.assert_close(addend, layer(x), rtol=1e-2, atol=1e-2)
+
+    def through(product, norm, total):
+        return norm(total + norm(product, after), gain)
+
+    plain = through(layer(x), lambda v, g: ops.rms_norm(v.contiguous(), g, eps), residual)
+    y = x.double() @ layer.dequantize().double().t() + layer.bias.double()
+    normed = through(y, lambda v, g: rms(v, g.double(), eps), exact)
+    wanted = normed @ other.dequantize().double().t() + other.bias.double()
+    by_launches, found = other(plain), other.normed(rows.view(2 * m, n), squares, eps=eps, lift=2.0, gate=gate, **words)
+    if gate:
+        wanted = F.gelu(wanted[:, ::2], approximate="tanh") * wanted[:, 1::2]
+        by_launches = ops.swiglu(by_launches, gate, True)
+    assert apart(found, wanted) <= 1.2 * apart(by_launches, wanted) + 1e-5
+    assert apart(other.normed(rows.view(2 * m, n), 2 * squares, eps=eps, lift=2.0, gate=gate, **words), wanted) > 0.1
+    z, middle = torch.randn(m, 128, device=device).to(dtype), residual.clone()
+    last.addend_to(residual, addend, z, squares, after / 4, after, gain, **words)
+    exact = exact + rms(y, after.double(), eps)
+    assert apart(residual, exact) <= 1.1 * apart(middle + ops.rms_norm(layer(x), after, eps), exact)
+
+
 def test_outputs_in_another_order(device):
     layer, x = layer_of(72, 64, device, HALF, "u3", 32), torch.randn(3, 64, device=device).to(HALF)
     order = torch.randperm(72, device=device)
@@ -267,7 +312,7 @@ class Launches(torch.utils._python_dispatch.TorchDispatchMode):
 
 
 #: Launches of a layer at a step: projections, attention and what stands between them.
-LAUNCHES = {"llama": 5, "qwen2": 5, "mistral": 5, "gemma2": 8, "gemma3_text": 11, "qwen3": 5}
+LAUNCHES = {"llama": 5, "qwen2": 5, "mistral": 5, "gemma2": 5, "gemma3_text": 5, "qwen3": 5}
 
 
 def decoder_of(family, device, dtype=HALF, **words):
@@ -289,7 +334,7 @@ def exact_of(model, family, ids):
 
 @pytest.mark.transformers
 @pytest.mark.parametrize("dtype", [HALF, BFLOAT])
-@pytest.mark.parametrize("family, cache", [*((name, None) for name in LAUNCHES), ("llama", "u8"), ("qwen3", "u8")])
+@pytest.mark.parametrize("family, cache", [*((name, None) for name in LAUNCHES), ("llama", "u8"), ("qwen3", "u8"), ("gemma3_text", "u8")])
 def test_logits_of_a_decoder(family, cache, dtype, device):
     from tilusvm.transformers import Options
 
@@ -300,7 +345,7 @@ def test_logits_of_a_decoder(family, cache, dtype, device):
         decoder = Decoder(decoder_of(family, device, dtype)[0], 2, 32, page=16, cache=cache, options=Options(fuse=fuse))
         found = decoder.forward(ids[:, :5]), decoder.forward(ids[:, 5:])  # few rows each
         errors.append([apart(logits, exact[:, at].double()) for logits, at in zip(found, (4, 6))])
-        assert decoder.fuses == (fuse and "gemma" not in family)
+        assert decoder.fuses == fuse
     for fused, plain in zip(*errors):
         assert fused <= 1.5 * plain + 1e-3
 

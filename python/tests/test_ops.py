@@ -414,10 +414,14 @@ def examples():
     return {
         "matmul_lowbit": (x, layer.packed, layer.scales, None, layer.bias, "u4", 32),
         "matmul_lowbit_normed": (
-            x, layer.packed, layer.scales, None, layer.bias, torch.ones(2, 1), "u4", 32, 1e-6, 1.0, "silu",
+            x, layer.packed, layer.scales, None, layer.bias, torch.ones(2, 1), "u4", 32, 1e-6, 1.0, 1e-6, 1.0, "silu",
         ),
         "matmul_lowbit_add": (
             x, x[:, :16].clone(), w[:16].clone(), layer.packed, layer.scales, None, layer.bias, "u4", 32,
+        ),
+        "matmul_lowbit_addend": (
+            x, x[:, :16].clone(), x[:, 16:32].clone(), torch.ones(4, 2, 1), w[:16].clone(), w[16:32].clone(),
+            w[32:48].clone(), layer.packed, layer.scales, None, layer.bias, "u4", 32,
         ),
         "qkv_lowbit": (
             x[:1], product.packed, product.scales, cache.view(HALF), table, lengths, torch.randn(8, 64), None,
@@ -490,7 +494,7 @@ def examples():
 
 
 NAMES = [
-    "matmul_lowbit", "matmul_lowbit_normed", "matmul_lowbit_add", "qkv_lowbit", "matmul", "rms_norm",
+    "matmul_lowbit", "matmul_lowbit_normed", "matmul_lowbit_add", "matmul_lowbit_addend", "qkv_lowbit", "matmul", "rms_norm",
     "add_rms_norm", "swiglu", "rope", "softmax", "argmax", "sample",
     "probabilities", "accept", "quantize_rows", "embedding", "combine", "attention", "attention_decode", "kv_append",
     "attention_merge", "matmul_ternary", "pack_ternary", "unpack_ternary",

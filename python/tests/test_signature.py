@@ -31,7 +31,7 @@ def test_docstrings_have_the_shapes(name):
     others = {"kv_append": ["attention_decode"], "qkv_append": ["kv_append", "attention_decode"]}  # that it refers to
     others |= dict.fromkeys(["gated_delta_chunks", "gated_delta_states", "state_space", "causal_conv"],
                             ["gated_delta_update"])  # fmt: skip
-    others |= dict.fromkeys(["matmul_lowbit_add", "matmul_lowbit_normed"], ["matmul_lowbit"])
+    others |= dict.fromkeys(["matmul_lowbit_add", "matmul_lowbit_addend", "matmul_lowbit_normed"], ["matmul_lowbit"])
     others["qkv_lowbit"] = ["matmul_lowbit", "matmul_lowbit_normed"]
     told = " ".join(getattr(ops, each).__doc__ for each in [name, *others.get(name, [])])
     told = " ".join(told.split())

@@ -41,12 +41,16 @@ def _check(op, x, packed, scales, zeros, type, group):
     check_zeros(op, type, zeros)
 
 
-@operator("matmul_lowbit", **_FUSED, NORM="squares", GATE=("gate", GATES), check=_check)
+def _has_addend(squares):
+    return squares is not None and squares.dim() == 3
+
+
+@operator("matmul_lowbit", **_FUSED, NORM="squares", ADDEND=_has_addend, GATE=("gate", GATES), check=_check)
 def matmul_lowbit_normed(
     x: torch.Tensor, packed: torch.Tensor, scales: torch.Tensor, zeros: torch.Tensor | None = None,
     bias: torch.Tensor | None = None, squares: torch.Tensor | None = None, *, type: str, group: int = 128,
-    eps: float = 1e-6, lift: float = 1.0, gate: str | None = None, multiplier: torch.Tensor | None = None,
-    early: bool = False,
+    eps: float = 1e-6, lift: float = 1.0, addend_eps: float = 1e-6, addend_lift: float = 1.0, gate: str | None = None,
+    multiplier: torch.Tensor | None = None, early: bool = False,
 ) -> torch.Tensor:  # fmt: skip
     """matmul_lowbit of few rows x [m, k], with the RMS norm before it and a gated unit's activation behind it.
 
@@ -55,6 +59,9 @@ def matmul_lowbit_normed(
     what gain was divided by; None: x is as it is. gate: silu, gelu or gelu_tanh: act(a) * b of the results a and b of
     columns 2j and 2j + 1, [m, n / 2]; clamped: as of matmul_experts. The rest as for matmul_lowbit. For up to FEW_ROWS
     rows it takes no longer; more are right, too.
+
+    squares of matmul_lowbit_addend, f32 [4, m / 2, cdiv(k, 64)]: v is a sum that is not there yet, of which x has two
+    rows each; addend_eps, addend_lift: of the norm of its addend. The result has m / 2 rows.
     """
 
 
@@ -73,6 +80,25 @@ def matmul_lowbit_add(
     """
 
 
+@operator("matmul_lowbit", **_FUSED, POSTNORM=True, writes=("residual", "addend"), check=_check)
+def matmul_lowbit_addend(
+    x: torch.Tensor, residual: torch.Tensor, addend: torch.Tensor, squares: torch.Tensor, old_gain: torch.Tensor,
+    after_gain: torch.Tensor, gain: torch.Tensor, packed: torch.Tensor, scales: torch.Tensor,
+    zeros: torch.Tensor | None = None, bias: torch.Tensor | None = None, *, type: str, group: int = 128,
+    addend_eps: float = 1e-6, addend_lift: float = 1.0, multiplier: torch.Tensor | None = None, early: bool = False,
+) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
+    """The product of few rows x [m, k] where a norm stands between it and the sum with residual [m, n]: an addend,
+    which the next call adds, as its norm needs all of its columns.
+
+    residual becomes residual + norm(addend), in place, rounded once: addend [m, n] is the product of the call before,
+    old_gain [n] the gain of its norm, addend_eps and addend_lift the norm's, squares, f32 [4, m, cdiv(n, 64)], what
+    that call gave; zeros for none. addend becomes the product. Returns (moments, rows) for matmul_lowbit_normed, or
+    another of these: f32 [4, m, cdiv(n, 64)], the sums of 64 columns each of y^2, residual^2, residual y after_gain
+    and (y after_gain)^2, of the product y, whose norm has after_gain [n]; and [m, 2, n], residual gain and y after_gain
+    gain, with gain [n] of the norm of the sum. The rest as for matmul_lowbit_add.
+    """
+
+
 def _check_product(op, x, packed, scales, zeros, type, group, cache, rotation, heads, format):
     _check(op, x, packed, scales, zeros, type, group)
     need(op, "cache", cache, dim=4)
@@ -88,8 +114,8 @@ def _check_product(op, x, packed, scales, zeros, type, group, cache, rotation, h
 
 
 @operator(
-    "qkv_lowbit", "matmul_lowbit", **{**_FUSED, "constants": _constants}, NORM="squares", HEADS_NORM="gains",
-    HEAD=lambda rotation: rotation.shape[1], PAGE=lambda cache: 16 * cache.shape[2], convert={"format": format_text},
+    "qkv_lowbit", "matmul_lowbit", **{**_FUSED, "constants": _constants}, NORM="squares", ADDEND=_has_addend,
+    HEADS_NORM="gains", HEAD=lambda rotation: rotation.shape[1], PAGE=lambda cache: 16 * cache.shape[2], convert={"format": format_text},
     writes=("cache",), check=_check_product, tensors_first=True,
 )  # fmt: skip
 def qkv_lowbit(
@@ -97,7 +123,8 @@ def qkv_lowbit(
     lengths: torch.Tensor, rotation: torch.Tensor, zeros: torch.Tensor | None = None,
     bias: torch.Tensor | None = None, squares: torch.Tensor | None = None, gains: torch.Tensor | None = None, *,
     heads: int, type: str, format: CacheFormat | None = None, group: int = 128, eps: float = 1e-6, lift: float = 1.0,
-    heads_eps: float = 1e-6, multiplier: torch.Tensor | None = None, early: bool = False,
+    addend_eps: float = 1e-6, addend_lift: float = 1.0, heads_eps: float = 1e-6,
+    multiplier: torch.Tensor | None = None, early: bool = False,
 ) -> torch.Tensor:  # fmt: skip
     """matmul_lowbit_normed and qkv_append, interleaved, in one launch of few rows; the queries, turned, [m, heads *
     head].

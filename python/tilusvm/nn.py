@@ -351,12 +351,13 @@ class Linear(LowBit):
 
     def normed(
         self, x: torch.Tensor, squares: torch.Tensor | None = None, *, eps: float = 1e-6, lift: float = 1.0,
-        gate: str | None = None,
+        addend_eps: float = 1e-6, addend_lift: float = 1.0, gate: str | None = None,
     ) -> torch.Tensor:  # fmt: skip
         """ops.matmul_lowbit_normed with these weights, of x [m, in_features]."""
         return ops.matmul_lowbit_normed(
             x, self.packed, self.scales, self.zeros, self.bias, squares, type=self.type, group=self.group, eps=eps,
-            lift=lift, gate=gate, multiplier=self.multiplier, early=self.early,
+            lift=lift, addend_eps=addend_eps, addend_lift=addend_lift, gate=gate, multiplier=self.multiplier,
+            early=self.early,
         )  # fmt: skip
 
     def add_to(
@@ -368,17 +369,31 @@ class Linear(LowBit):
             multiplier=self.multiplier, early=self.early,
         )  # fmt: skip
 
+    def addend_to(
+        self, residual: torch.Tensor, addend: torch.Tensor, x: torch.Tensor, squares: torch.Tensor,
+        old_gain: torch.Tensor, after_gain: torch.Tensor, gain: torch.Tensor, *, addend_eps: float = 1e-6,
+        addend_lift: float = 1.0,
+    ) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
+        """ops.matmul_lowbit_addend with these weights."""
+        return ops.matmul_lowbit_addend(
+            x, residual, addend, squares, old_gain, after_gain, gain, self.packed, self.scales, self.zeros, self.bias,
+            type=self.type, group=self.group, addend_eps=addend_eps, addend_lift=addend_lift,
+            multiplier=self.multiplier, early=self.early,
+        )  # fmt: skip
+
     def append_to(
         self, cache: torch.Tensor, table: torch.Tensor, lengths: torch.Tensor, rotation: torch.Tensor, x: torch.Tensor,
         squares: torch.Tensor | None = None, *, heads: int, format: ops.CacheFormat | None = None, eps: float = 1e-6,
-        lift: float = 1.0, gains: torch.Tensor | None = None, heads_eps: float = 1e-6,
+        lift: float = 1.0, addend_eps: float = 1e-6, addend_lift: float = 1.0, gains: torch.Tensor | None = None,
+        heads_eps: float = 1e-6,
     ) -> torch.Tensor:  # fmt: skip
         """ops.qkv_lowbit with these weights; cache: int32, as of CacheFormat; format: where it is not of 16 bits."""
         cache = cache.view(self.dtype) if format is None else cache
         return ops.qkv_lowbit(
             x, self.packed, self.scales, cache, table, lengths, rotation, self.zeros, self.bias, squares, gains,
-            heads=heads, type=self.type, format=format, group=self.group, eps=eps, lift=lift, heads_eps=heads_eps,
-            multiplier=self.multiplier, early=self.early,
+            heads=heads, type=self.type, format=format, group=self.group, eps=eps, lift=lift,
+            addend_eps=addend_eps, addend_lift=addend_lift, heads_eps=heads_eps, multiplier=self.multiplier,
+            early=self.early,
         )  # fmt: skip
 
     def extra_repr(self) -> str:

@@ -48,7 +48,7 @@ from ._backward import (
     swiglu_backward,
 )
 from ._formats import format_of
-from ._fused import FEW_ROWS, matmul_lowbit_add, matmul_lowbit_normed, qkv_lowbit
+from ._fused import FEW_ROWS, matmul_lowbit_add, matmul_lowbit_addend, matmul_lowbit_normed, qkv_lowbit
 from ._linear import (
     causal_conv,
     gated_delta,
@@ -69,6 +69,7 @@ __all__ = [
     "matmul_lowbit",
     "matmul_lowbit_normed",
     "matmul_lowbit_add",
+    "matmul_lowbit_addend",
     "qkv_lowbit",
     "FEW_ROWS",
     "matmul",

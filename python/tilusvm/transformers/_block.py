@@ -244,6 +244,60 @@ class GatedUnit(torch.nn.Module):
         return self.down(self.act(gate) * up)
 
 
+class Few:
+    """Few rows between products that have the norm before and the sum behind them: residual, which is written in place;
+    h, what the next product takes, with squares (None: it is normed). Where norms stand behind products, too, the last
+    product is an addend, of the norm `after`, which the next launch adds, and h has two rows of a token."""
+
+    def __init__(self, residual, first, after):
+        self.residual, self.h, self.squares = residual, first(residual), None
+        self.after, self.addend, self.sums = after, None, None
+        if after is not None:
+            self.addend = torch.zeros_like(residual)
+            self.sums = residual.new_zeros(4, residual.shape[0], -(-residual.shape[1] // 64), dtype=torch.float32)
+
+    def blank(self):
+        """Itself as behind a sum, with zeros in its place, for launches whose results nobody reads."""
+        rows, columns = self.residual.shape
+        self.squares, self.h = self.sums, self.residual
+        if self.after is None:
+            self.squares = self.residual.new_zeros(rows, -(-columns // 64), dtype=torch.float32)
+        else:
+            self.h = torch.cat([self.residual, self.residual])
+        return self
+
+    def words(self, norm):
+        """Of the product behind the norm."""
+        return {"eps": norm.eps, "lift": norm.parted()[1], **(self._of_addend() if self.squares is not None else {})}
+
+    def _of_addend(self):
+        return {} if self.after is None else {"addend_eps": self.after.eps, "addend_lift": self.after.parted()[1]}
+
+    def add(self, layer, x, norm, after):
+        """layer(x), normed by `after` if that is there, to the residual, of which the next product wants the norm."""
+        gain = norm.parted()[0]
+        if after is None:
+            self.squares, self.h = layer.add_to(self.residual, x, gain)
+            return
+        self.squares, h = layer.addend_to(
+            self.residual, self.addend, x, self.sums, self.after.parted()[0], after.parted()[0], gain,
+            **self._of_addend(),
+        )  # fmt: skip
+        self.h, self.sums, self.after = h.view(-1, h.shape[-1]), self.squares, after
+
+    def chosen(self, choose):
+        """Of some rows alone; choose: a function of tensors of a row each."""
+        rows = self.residual.shape[0]
+        planes = self.squares if self.after is None else self.squares.transpose(0, 1).reshape(rows, -1)
+        h, planes, self.residual = choose(self.h.view(rows, -1), planes, self.residual)
+        if self.after is None:
+            self.h, self.squares = h, planes
+            return
+        self.h = h.reshape(-1, self.residual.shape[1])
+        self.squares = planes.view(planes.shape[0], 4, -1).transpose(0, 1).contiguous()
+        self.addend = choose(self.addend)[0]
+
+
 class Block(torch.nn.Module):
     """Of a decoder layer, whose weights it takes; rotary: the model's. Unknown where its parts are."""
 
@@ -295,12 +349,13 @@ class Block(torch.nn.Module):
     def fuses(self):
         """Is the layer, but for what is between its projections, four products of few rows, with the norm before and
         the sum behind them in the same launches?"""
-        norms = self.before is not None and self.before_mlp is not None
-        norms = norms and self.after_attention is None and self.after_mlp is None
-        plain = norms and self.before.reference is None and self.before_mlp.reference is None
+        after = [norm for norm in (self.after_attention, self.after_mlp) if norm is not None]
+        norms = [self.before, self.before_mlp, *after]
+        plain = all(norm is not None and norm.reference is None for norm in norms)
         ends = (self.out, getattr(self.unit, "down", None))
         return (
             plain
+            and len(after) != 1
             and self.options.fuse
             and self.unit is not None
             and self.unit.pairs
@@ -328,18 +383,22 @@ class Block(torch.nn.Module):
         plain = all(norm is not None and norm.reference is None for norm in (self.q_norm, self.k_norm))
         return plain and not self.wide_norms and self.q_norm.eps == self.k_norm.eps and 256 % self.head == 0
 
-    def run_few(self, h, squares, residual, context, following):
-        """As run, of few rows, where fuses() says so. h: residual normed, with squares None, or times the gain of
-        `before`, with its squares; the same of `following`, the next layer's norm; residual: in place."""
+    @property
+    def rows_of_token(self):
+        """Rows of a token in products of few rows: the residual's, and where norms stand behind products the addend's
+        that is not in it yet."""
+        return 1 if self.after_mlp is None else 2
+
+    def run_few(self, state, context, following):
+        """As run, of few rows, where fuses() says so: state is the layer's, and becomes that of the next, whose first
+        norm is `following`."""
         if self._appends(context):
-            x = self._attended(self._appended(h, squares, context), None, None, context)
+            x = self._attended(self._appended(state, context), None, None, context)
         else:
-            words = {"eps": self.before.eps, "lift": self.before.parted()[1]}
-            x = self._attend([self.qkv.product.normed(h, squares, **words)], context)
-        squares, h = self.out.add_to(residual, x, self.before_mlp.parted()[0])
-        x = self.unit.gated(h, squares, eps=self.before_mlp.eps, lift=self.before_mlp.parted()[1])
-        squares, h = self.unit.down.add_to(residual, x, following.parted()[0])
-        return h, squares
+            x = self._attend([self.qkv.product.normed(state.h, state.squares, **state.words(self.before))], context)
+        state.add(self.out, x, self.before_mlp, self.after_attention)
+        x = self.unit.gated(state.h, state.squares, **state.words(self.before_mlp))
+        state.add(self.unit.down, x, following, self.after_mlp)
 
     @staticmethod
     def _added(norm, x, residual, inner):
@@ -362,7 +421,7 @@ class Block(torch.nn.Module):
         jobs.append(lambda: _unsummed(self.out)(flat))  # ranks sum in one order: no thread may
         if self.mixture is not None:
             return jobs if self._exchanges() else [*jobs, lambda: self._mlp(x)]
-        if rows <= FEW_ROWS and self.fuses():
+        if rows * self.rows_of_token <= FEW_ROWS and self.fuses():
             return [*jobs, *self._few_launches(x, flat, context)]
         unit, half = self.unit, x.new_zeros(rows, self.unit.gate_up.sizes[0])
         jobs += [lambda: unit.gate_up(x), lambda: _unsummed(unit.down)(half)]
@@ -371,18 +430,26 @@ class Block(torch.nn.Module):
 
     def _few_launches(self, x, attended, context):
         """Those of run_few but attention."""
-        squares = x.new_zeros(x.shape[0], -(-x.shape[1] // 64), dtype=torch.float32)
-        wide, gain = x.new_zeros(x.shape[0], _unsummed(self.unit.down).in_features), self.before.weight
-        product = self.qkv.product.normed
-        if self._appends(context):
-            product = lambda x, squares: self._appended(x, squares, context)  # noqa: E731
-        jobs = [lambda: product(x, squares), lambda: self.unit.gated(x, squares)]
-        for end, given in ((self.out, attended), (self.unit.down, wide)):
-            if type(end) is nn.Linear:
-                jobs.append(lambda end=end, given=given: end.add_to(x.clone(), given, gain))
+        state = Few(x.clone(), self.before, self.after_mlp).blank()
+        wide = x.new_zeros(x.shape[0], _unsummed(self.unit.down).in_features)
+        words = state.words(self.before)
+
+        def product():
+            if self._appends(context):
+                self._appended(state, context)
             else:
-                jobs.append(lambda end=end, given=given: end.linear(given))
-        return jobs
+                self.qkv.product.normed(state.h, state.squares, **words)
+
+        def sums(layer, given):
+            if type(layer) is nn.Linear:
+                Few(x.clone(), self.before, self.after_mlp).add(layer, given, self.before, self.after_mlp)
+            else:
+                layer.linear(given)
+
+        return [
+            product, lambda: sums(self.out, attended), lambda: sums(self.unit.down, wide),
+            lambda: self.unit.gated(state.h, state.squares, **words),
+        ]  # fmt: skip
 
     def _exchanges(self):
         """Do the ranks exchange tokens within the mixture?"""
@@ -431,7 +498,7 @@ class Block(torch.nn.Module):
                 cache.append(self.index, k, v, table, context.starts, context.new, self.style)
         return self._attended(q, k, v, context)
 
-    def _appended(self, h, squares, context):
+    def _appended(self, state, context):
         """The queries [rows, heads, head], behind the launch that appends keys and values."""
         cache, words = context.cache, {}
         if (cache.format.k_type, cache.format.v_type) != (None, None):
@@ -439,8 +506,8 @@ class Block(torch.nn.Module):
         if self.q_norm is not None:
             words |= {"gains": self._gains_of_heads(), "heads_eps": self.q_norm.eps}
         q = self.qkv.product.append_to(
-            cache.data[self.index], cache.table, cache.lengths, context.table, h, squares, heads=self.heads,
-            eps=self.before.eps, lift=self.before.parted()[1], **words,
+            cache.data[self.index], cache.table, cache.lengths, context.table, state.h, state.squares,
+            heads=self.heads, **state.words(self.before), **words,
         )  # fmt: skip
         return q.view(-1, self.heads, self.head)
 

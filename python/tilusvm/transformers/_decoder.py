@@ -12,7 +12,7 @@ import torch
 from .. import nn, parallel
 from .._registry import HALVES
 from ..ops import FEW_ROWS, argmax
-from ._block import Block, Norm, Options, check_layers, early, text_config
+from ._block import Block, Few, Norm, Options, check_layers, early, text_config
 from ._generate import Rows, Sent, check_ids, request_of
 from ._latent import block_of
 from ._parts import TESTED, Unknown, layer_types, once
@@ -69,9 +69,9 @@ class Decoder:
     weights that are merged (q, k, v; gate, up) are copied, and with consume the model gives its own up. Of a model that
     accelerate_ changed the layers are used as they are, with its options.
 
-    Of up to ops.FEW_ROWS rows a layer whose norms stand before its parts alone is five launches: products of tilusvm.nn
-    are also the norm before them, the sum with the residual, the activation, and the append to a cache of 16 bits
-    behind them. Norms of heads, and caches of fewer bits, take launches more. Options(fuse=False): none of it.
+    Of up to ops.FEW_ROWS rows a layer is five launches: products of tilusvm.nn are also the norm before them, the sum
+    with the residual, the activation, the norms of heads, and the append to the cache behind them. Of layers with norms
+    behind their products, too, so are half as many rows. Options(fuse=False): none of it.
 
         decoder = Decoder(model, batch=1, max_tokens=4096, cache="f8_e4m3")
         tokens = decoder.generate(prompt, 128)              # ids [batch, tokens] of the prompt and 128 more, greedy
@@ -116,7 +116,9 @@ class Decoder:
                 ) from None
             if consume and tested:  # the others are called once more
                 layer.self_attn, layer.mlp = torch.nn.Identity(), torch.nn.Identity()
-        self.fuses = self.norm.reference is None and all(block.fuses() for block in self.blocks)
+        rows = {block.rows_of_token for block in self.blocks}
+        self.fuses = self.norm.reference is None and len(rows) == 1 and all(block.fuses() for block in self.blocks)
+        self.few_rows = FEW_ROWS // max(rows)
         for kind, block in zip(self.kinds, self.blocks) if self.fuses else ():
             width = rotation_table(self.rotary, kind, 1, self.device).shape[-1]
             if type(block) is Block and width == block.head:  # the caches of others are transformers'
@@ -225,8 +227,8 @@ class Decoder:
             whole = new == 1 or every
             return tensors if whole else [t.view(cache.batch, new, -1)[:, -1].clone() for t in tensors]
 
-        if self.fuses and x.shape[0] <= FEW_ROWS:
-            logits = self._run_few(x, contexts, newest)
+        if self.fuses and x.shape[0] <= self.few_rows:
+            logits = self._run_few(x, contexts, None if new == 1 or every else newest)
         else:
             for block, context in zip(self.blocks, contexts):
                 x, residual = block.run(x, residual, context, inner)
@@ -237,24 +239,29 @@ class Decoder:
 
     def _run_few(self, residual, contexts, newest):
         """Of few rows, by products with what stands before and behind them: the first norm alone is a launch."""
-        h, squares = self.blocks[0].before(residual), None
+        state = Few(residual, self.blocks[0].before, self.blocks[-1].after_mlp)
         norms = [block.before for block in self.blocks[1:]] + [self.norm]
         for block, context, following in zip(self.blocks, contexts, norms):
-            h, squares = block.run_few(h, squares, residual, context, following)
-        h, squares, residual = newest(h, squares, residual)
-        if self._head_takes(residual.shape[0]):
-            return self.head.normed(h, squares, eps=self.norm.eps, lift=self.norm.parted()[1])
-        return self.head(self.norm(residual)).contiguous()
+            block.run_few(state, context, following)
+        if newest is not None:
+            state.chosen(newest)
+        if self._head_takes(state.residual.shape[0]):
+            return self.head.normed(state.h, state.squares, **state.words(self.norm))
+        if state.after is None:
+            return self.head(self.norm(state.residual)).contiguous()
+        return self.head(self.norm(state.addend, state.residual, state.after)).contiguous()
 
     def _head_takes(self, rows):
         """Does the head take the last norm with its product?"""
-        return self.fuses and rows <= FEW_ROWS and type(self.head) is nn.Linear and self.head.fuses
+        return self.fuses and rows <= self.few_rows and type(self.head) is nn.Linear and self.head.fuses
 
     def _head_of(self, x):
         """A launch of the head as a step has it."""
         if not self._head_takes(x.shape[0]):
             return self.head(x)
-        return self.head.normed(x, x.new_zeros(x.shape[0], -(-x.shape[1] // 64), dtype=torch.float32))
+        planes = (x.shape[0],) if self.few_rows == FEW_ROWS else (4, x.shape[0])
+        squares = x.new_zeros(*planes, -(-x.shape[1] // 64), dtype=torch.float32)
+        return self.head.normed(x if len(planes) == 1 else torch.cat([x, x]), squares)
 
     # ---- steps from a graph ----
 
