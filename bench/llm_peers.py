@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
-"""A step of a language model with its linear layers by humming or Marlin, beside the same step by matmul_lowbit: the
-Decoder of bench/llm.py, in which only the products are exchanged (q, k, v and gate, up merged, the head too).
+"""A step of a language model with its linear layers by humming, Marlin or cuBLAS, beside the same step by matmul_lowbit:
+the Decoder of bench/llm.py, in which only the products are exchanged (q, k, v and gate, up merged, the head too).
 
-    PYTHONPATH=... llm_peers.py [--shape llama-8b] [--batches 1,16,64] [--marlin ./libmarlin.so] [--layers N]
+    PYTHONPATH=... llm_peers.py [--shapes llama-8b,...] [--types u4,u8] [--batches 1,4,16,64] [--marlin ./libmarlin.so]
 
-Weights are u4 in groups of 128, random. Each is measured --turns times, in turns; the best counts. lowbit_peers.py says
-what the peers need. Prints a JSON object a line."""
+Weights are random, in groups of 128; cuBLAS has them as f16. A peer's product is a launch of its own, and so are norms,
+activation and append around it; `tilusvm` has them in its products' launches, `plain` in launches of their own, as the
+peers. With --scaled N steps of N layers and of a third of them are measured, and scaled to the shape's layers. Each is
+measured --turns times, in turns; the best counts. lowbit_peers.py says what the peers need. Prints a JSON object a
+line; torch.compile's step is llm.py's, with --transformers."""
 import argparse
 import json
 import sys
@@ -13,9 +16,9 @@ import time
 
 import llm
 import torch
-from lowbit_peers import GROUP, Humming, Marlin, add_marlin
+from lowbit_peers import GROUP, Cublas, Humming, Marlin, add_marlin
 
-from tilusvm.transformers import Decoder
+from tilusvm.transformers import Decoder, Options
 
 
 class Exchanged(torch.nn.Module):
@@ -38,58 +41,110 @@ def places(decoder):
     return found
 
 
-def exchanged(peer, name, layers):
+def exchanged(peer, type, name, layers):
     """The peer's layer for each of ours, of the same sizes; those of one size are copies of one."""
     first, made = {}, []
     for layer in layers:
         size = layer.out_features, layer.in_features
         if size not in first:
-            codes = torch.randint(0, 16, size[::-1], device="cuda", dtype=torch.uint8)
-            scale = size[1] ** -0.5 / 4.6  # outputs about as large as inputs
+            codes = torch.randint(0, 1 << int(type[1]), size[::-1], device="cuda", dtype=torch.uint8)
+            scale = size[1] ** -0.5 / llm.spread(type, GROUP)  # outputs about as large as inputs
             scales = torch.full((size[1] // GROUP, size[0]), scale, device="cuda", dtype=torch.float16)
-            first[size] = peer("u4", codes, scales)
+            first[size] = peer(type, codes, scales)
             made.append(Exchanged(first[size], name, size[0]))
         else:
             made.append(Exchanged(first[size].copies(), name, size[0]))
     return made
 
 
+class Ways:
+    """Decoders of a model by name, the peers' one with their layers put in when it is asked for."""
+
+    def __init__(self, shape, type, options):
+        config = llm.config_of(shape, options.layers or options.scaled)
+        model = llm.model_of(config, type, type, GROUP)
+        words = {"batch": 1, "max_tokens": options.prompt + 128}
+        self.plain = Decoder(model, **words, options=Options(fuse=False))
+        self.fused = Decoder(model, **words, consume=True)
+        self.where = places(self.plain)
+        self.layers = {"plain": [getattr(owner, name) for owner, name in self.where]}
+        for peer in [Humming, Cublas] + ([Marlin] if Marlin.libraries else []):
+            for name in peer.names:
+                try:
+                    self.layers[name] = exchanged(peer, type, name, self.layers["plain"])
+                except Exception as error:
+                    print(f"{shape}, {type}, {name}: {error!r}", file=sys.stderr)
+
+    def names(self):
+        return ["tilusvm", *self.layers]
+
+    def decoder(self, name):
+        if name == "tilusvm":
+            return self.fused
+        for (owner, place), layer in zip(self.where, self.layers[name]):
+            setattr(owner, place, layer)
+        return self.plain
+
+    def step_us(self, name, batch, options, layers):
+        """Of so many of its layers."""
+        decoder = self.decoder(name)
+        every = decoder.blocks, decoder.kinds
+        try:
+            decoder.blocks, decoder.kinds = (part[:layers] for part in every)
+            decoder.serve(batch, options.prompt + 128, cache=options.cache)
+            return llm.decode_us(decoder, options.prompt)
+        finally:
+            decoder.blocks, decoder.kinds = every
+
+
+def rows_of(shape, type, options):
+    """The rows of a shape and type."""
+    begin = time.monotonic()
+    ways = Ways(shape, type, options)
+    print(f"{shape}, {type}: made in {time.monotonic() - begin:.1f} s", file=sys.stderr)
+    every, whole = len(ways.fused.blocks), llm.SHAPES[shape][1]["num_hidden_layers"]
+    counts = [every, every // 3] if options.scaled else [every]
+    for batch in options.batches:
+        took = {}
+        for name in ways.names() * options.turns:
+            for count in counts:
+                try:
+                    us = ways.step_us(name, batch, options, count)
+                    took.setdefault(name, {})[count] = min(took.get(name, {}).get(count, us), us)
+                except Exception as error:
+                    print(f"{shape}, {type}, {name}, batch {batch}: {error!r}", file=sys.stderr)
+        for name, of in took.items():
+            if len(of) < len(counts):
+                continue
+            us, row = of[every], {"shape": shape, "type": type, "linear": name, "batch": batch, "layers": every}
+            if options.scaled:
+                us += (us - of[counts[1]]) / (every - counts[1]) * (whole - every)
+                row.update(layers=whole, scaled_from=counts[::-1])
+            yield {**row, "decode_us": round(us, 1), "tokens_s": round(batch * 1e6 / us, 1)}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--shape", default="llama-8b", help=", ".join(llm.SHAPES))
-    parser.add_argument("--batches", default="1,16,64")
+    parser.add_argument("--shapes", default="llama-8b", help=", ".join(llm.SHAPES))
+    parser.add_argument("--types", default="u4")
+    parser.add_argument("--batches", default="1,4,16,64", type=lambda text: [int(word) for word in text.split(",")])
     parser.add_argument("--prompt", type=int, default=2048)
-    parser.add_argument("--layers", type=int)
+    parser.add_argument("--cache", help="type of keys and values; f16 without")
+    parser.add_argument("--layers", type=int, help="as many instead of the shape's")
+    parser.add_argument("--scaled", type=int, help="measure as many and a third of them, and scale to the shape's")
     parser.add_argument("--turns", type=int, default=2)
+    parser.add_argument("--seconds", type=float, default=1e9, help="begin no further case after so many")
     add_marlin(parser)
     options = parser.parse_args()
     begin = time.monotonic()
-    config = llm.config_of(options.shape, options.layers)
-    model = llm.model_of(config, "u4", "u4", GROUP)
-    decoder = Decoder(model, 1, options.prompt + 128, consume=True)
-    where = places(decoder)
-    layers = {"tilusvm": [getattr(owner, name) for owner, name in where]}
-    for peer in [Humming] + ([Marlin] if Marlin.libraries else []):
-        for name in peer.names:
-            try:
-                layers[name] = exchanged(peer, name, layers["tilusvm"])
-            except Exception as error:
-                print(f"{name}: {error!r}", file=sys.stderr)
-    print(f"{options.shape}: made in {time.monotonic() - begin:.1f} s", file=sys.stderr)
-    for batch in map(int, options.batches.split(",")):
-        decoder.serve(batch, options.prompt + 128)
-        took = {}
-        for name in [*layers] * options.turns:
-            for (owner, place), layer in zip(where, layers[name]):
-                setattr(owner, place, layer)
-            try:
-                took[name] = min(took.get(name, float("inf")), llm.decode_us(decoder, options.prompt))
-            except Exception as error:
-                print(f"{name}, batch {batch}: {error!r}", file=sys.stderr)
-        for name, us in took.items():
-            row = {"shape": options.shape, "layers": config.num_hidden_layers, "linear": name, "batch": batch}
-            row.update(decode_us=round(us, 1), tokens_s=round(batch * 1e6 / us, 1))
-            print(json.dumps(row), flush=True)
+    for shape in options.shapes.split(","):
+        for type in options.types.split(","):
+            if time.monotonic() - begin > options.seconds:
+                print("time is over", file=sys.stderr)
+                return 0
+            for row in rows_of(shape, type, options):
+                print(json.dumps(row), flush=True)
+            torch.cuda.empty_cache()
     return 0
 
 

@@ -381,7 +381,7 @@ static void experts_are_quantized(kernel_kit *k, const weights of[EXPERTS], tvm_
     }
 }
 
-START_TEST(every_variant_quantizes) {
+START_TEST(every_variant_of_a_stack_quantizes) {
     static const machine on[] = {{90, 3}, {90, 132}};
     const bool whole = _i % 2;
     kernel_kit k = open_on("../tests/experts_quantized.vasm", whole ? "QTYPE=i8" : "", on[_i / 2]);
@@ -538,7 +538,7 @@ int main(void) {
     TCase *tests = tcase_create("lowbit_fused");
     tcase_add_loop_test(tests, every_variant_is_fused, 0, 5 * MACHINES);
     tcase_add_loop_test(tests, every_variant_appends, 0, MACHINES);
-    tcase_add_loop_test(tests, every_variant_quantizes, 0, 4);
+    tcase_add_loop_test(tests, every_variant_of_a_stack_quantizes, 0, 4);
     tcase_add_loop_test(tests, every_variant_quantizes, 0, FORMS * MACHINES);
     tcase_add_loop_test(tests, every_variant_norms_heads, 0, MACHINES);
     suite_add_tcase(suite, tests);

@@ -360,7 +360,7 @@ def test_launches_of_a_layer(family, cache, wanted):
     for layers in (1, 3):
         model, Decoder = decoder_of(family, "cpu", num_hidden_layers=layers)
         decoder = Decoder(model, 1, 32, page=16, cache=cache)
-        decoder.forward(torch.tensor(tokens_of(5)))
+        decoder.forward(torch.tensor(tokens_of(4)))
         decoder.token = torch.tensor([3])
         with Launches() as launches:
             decoder.step()

@@ -11,6 +11,7 @@ from ._registry import need, operator
 
 #: Rows up to which such a product takes no longer than a plain one; more are right, too.
 FEW_ROWS = 16
+FEWEST_ROWS = 8  #: of the smallest tile
 
 GATES = ("silu", "gelu", "gelu_tanh", "clamped")  #: as matmul_lowbit has them
 

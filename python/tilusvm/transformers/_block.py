@@ -17,6 +17,7 @@ import torch
 
 from .. import nn, parallel
 from .._attention import check_heads
+from .._fused import FEWEST_ROWS
 from ..ops import FEW_ROWS, INNER_COLUMNS, add_rms_norm, attention, attention_decode, rms_norm, rope, swiglu
 from ._cache import PagedCache
 from ._parts import ACTIVATIONS, activation_of, eps_of, norm_kind, parts_of
@@ -389,6 +390,12 @@ class Block(torch.nn.Module):
         that is not in it yet."""
         return 1 if self.after_mlp is None else 2
 
+    @property
+    def few_rows(self):
+        """Up to so many rows such products take no longer: those of a token are in one tile, of the smallest where it
+        has two."""
+        return FEW_ROWS if self.rows_of_token == 1 else FEWEST_ROWS // 2
+
     def run_few(self, state, context, following):
         """As run, of few rows, where fuses() says so: state is the layer's, and becomes that of the next, whose first
         norm is `following`."""
@@ -421,7 +428,7 @@ class Block(torch.nn.Module):
         jobs.append(lambda: _unsummed(self.out)(flat))  # ranks sum in one order: no thread may
         if self.mixture is not None:
             return jobs if self._exchanges() else [*jobs, lambda: self._mlp(x)]
-        if rows * self.rows_of_token <= FEW_ROWS and self.fuses():
+        if rows <= self.few_rows and self.fuses():
             return [*jobs, *self._few_launches(x, flat, context)]
         unit, half = self.unit, x.new_zeros(rows, self.unit.gate_up.sizes[0])
         jobs += [lambda: unit.gate_up(x), lambda: _unsummed(unit.down)(half)]

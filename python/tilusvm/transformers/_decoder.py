@@ -11,7 +11,7 @@ import torch
 
 from .. import nn, parallel
 from .._registry import HALVES
-from ..ops import FEW_ROWS, argmax
+from ..ops import argmax
 from ._block import Block, Few, Norm, Options, check_layers, early, text_config
 from ._generate import Rows, Sent, check_ids, request_of
 from ._latent import block_of
@@ -71,7 +71,7 @@ class Decoder:
 
     Of up to ops.FEW_ROWS rows a layer is five launches: products of tilusvm.nn are also the norm before them, the sum
     with the residual, the activation, the norms of heads, and the append to the cache behind them. Of layers with norms
-    behind their products, too, so are half as many rows. Options(fuse=False): none of it.
+    behind their products, too, so are up to 4 rows. Options(fuse=False): none of it.
 
         decoder = Decoder(model, batch=1, max_tokens=4096, cache="f8_e4m3")
         tokens = decoder.generate(prompt, 128)              # ids [batch, tokens] of the prompt and 128 more, greedy
@@ -118,7 +118,7 @@ class Decoder:
                 layer.self_attn, layer.mlp = torch.nn.Identity(), torch.nn.Identity()
         rows = {block.rows_of_token for block in self.blocks}
         self.fuses = self.norm.reference is None and len(rows) == 1 and all(block.fuses() for block in self.blocks)
-        self.few_rows = FEW_ROWS // max(rows)
+        self.few_rows = self.blocks[0].few_rows
         for kind, block in zip(self.kinds, self.blocks) if self.fuses else ():
             width = rotation_table(self.rotary, kind, 1, self.device).shape[-1]
             if type(block) is Block and width == block.head:  # the caches of others are transformers'
@@ -259,7 +259,7 @@ class Decoder:
         """A launch of the head as a step has it."""
         if not self._head_takes(x.shape[0]):
             return self.head(x)
-        planes = (x.shape[0],) if self.few_rows == FEW_ROWS else (4, x.shape[0])
+        planes = (x.shape[0],) if self.blocks[0].rows_of_token == 1 else (4, x.shape[0])
         squares = x.new_zeros(*planes, -(-x.shape[1] // 64), dtype=torch.float32)
         return self.head.normed(x if len(planes) == 1 else torch.cat([x, x]), squares)
 
