@@ -27,7 +27,7 @@ WAYS = ("plain", "gate", "norms", "all")
 
 
 def decoder_of(model, way, prompt):
-    decoder = Decoder(model, 1, prompt + 128, options=Options(fuse=way != "plain"))
+    decoder = Decoder(model, 1, prompt + 128, options=Options(fuse=way != "plain", addends=way in ("norms", "all")))
     decoder.fuses = decoder.fuses and way in ("norms", "all")
     for block in decoder.blocks:
         block.appends = way == "all"

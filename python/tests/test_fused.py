@@ -334,7 +334,9 @@ def exact_of(model, family, ids):
 
 @pytest.mark.transformers
 @pytest.mark.parametrize("dtype", [HALF, BFLOAT])
-@pytest.mark.parametrize("family, cache", [*((name, None) for name in LAUNCHES), ("llama", "u8"), ("qwen3", "u8"), ("gemma3_text", "u8")])
+@pytest.mark.parametrize(
+    "family, cache", [*((name, None) for name in LAUNCHES), *((name, "u8") for name in ("llama", "qwen3", "gemma3_text"))]
+)
 def test_logits_of_a_decoder(family, cache, dtype, device):
     from tilusvm.transformers import Options
 
@@ -342,7 +344,8 @@ def test_logits_of_a_decoder(family, cache, dtype, device):
     model, Decoder = decoder_of(family, device, dtype)
     exact, errors = exact_of(model, family, ids), []
     for fuse in (True, False):
-        decoder = Decoder(decoder_of(family, device, dtype)[0], 2, 32, page=16, cache=cache, options=Options(fuse=fuse))
+        options = Options(fuse=fuse, addends=True)
+        decoder = Decoder(decoder_of(family, device, dtype)[0], 2, 32, page=16, cache=cache, options=options)
         found = decoder.forward(ids[:, :5]), decoder.forward(ids[:, 5:])  # few rows each
         errors.append([apart(logits, exact[:, at].double()) for logits, at in zip(found, (4, 6))])
         assert decoder.fuses == fuse
@@ -356,10 +359,12 @@ def test_logits_of_a_decoder(family, cache, dtype, device):
     [(family, None, count) for family, count in LAUNCHES.items()] + [("llama", "u4", 5), ("qwen3", "k8v4", 5)],
 )
 def test_launches_of_a_layer(family, cache, wanted):
+    from tilusvm.transformers import Options
+
     counts = []
     for layers in (1, 3):
         model, Decoder = decoder_of(family, "cpu", num_hidden_layers=layers)
-        decoder = Decoder(model, 1, 32, page=16, cache=cache)
+        decoder = Decoder(model, 1, 32, page=16, cache=cache, options=Options(addends=True))
         decoder.forward(torch.tensor(tokens_of(4)))
         decoder.token = torch.tensor([3])
         with Launches() as launches:

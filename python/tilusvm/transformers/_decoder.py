@@ -70,8 +70,9 @@ class Decoder:
     accelerate_ changed the layers are used as they are, with its options.
 
     Of up to ops.FEW_ROWS rows a layer is five launches: products of tilusvm.nn are also the norm before them, the sum
-    with the residual, the activation, the norms of heads, and the append to the cache behind them. Of layers with norms
-    behind their products, too, so are up to 4 rows. Options(fuse=False): none of it.
+    with the residual, the activation, the norms of heads, and the append to the cache behind them. With
+    Options(addends=True) so are layers with norms behind their products, too, for up to 4 rows. Options(fuse=False):
+    none of it.
 
         decoder = Decoder(model, batch=1, max_tokens=4096, cache="f8_e4m3")
         tokens = decoder.generate(prompt, 128)              # ids [batch, tokens] of the prompt and 128 more, greedy
