@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""A step of a language model with its linear layers by humming, Marlin or cuBLAS, beside the same step by matmul_lowbit:
-the Decoder of bench/llm.py, in which only the products are exchanged (q, k, v and gate, up merged, the head too).
+"""A step of a language model with its linear layers by humming, Marlin or cuBLAS, beside the same step by
+matmul_lowbit: the Decoder of bench/llm.py, in which only the products are exchanged (q, k, v and gate, up merged, the
+head too).
 
     PYTHONPATH=... llm_peers.py [--shapes llama-8b,...] [--types u4,u8] [--batches 1,4,16,64] [--marlin ./libmarlin.so]
 

@@ -335,7 +335,8 @@ def exact_of(model, family, ids):
 @pytest.mark.transformers
 @pytest.mark.parametrize("dtype", [HALF, BFLOAT])
 @pytest.mark.parametrize(
-    "family, cache", [*((name, None) for name in LAUNCHES), *((name, "u8") for name in ("llama", "qwen3", "gemma3_text"))]
+    "family, cache",
+    [*((name, None) for name in LAUNCHES), *((name, "u8") for name in ("llama", "qwen3", "gemma3_text"))],
 )
 def test_logits_of_a_decoder(family, cache, dtype, device):
     from tilusvm.transformers import Options
