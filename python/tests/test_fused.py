@@ -391,11 +391,15 @@ def test_gains_beyond_one(device):
 
 
 @pytest.mark.transformers
-def test_the_launches_of_a_step_are_prepared(device):
+@pytest.mark.parametrize("family, cache", [("llama", None), ("qwen3", "u4"), ("gemma3_text", None)])
+def test_the_launches_of_a_step_are_prepared(device, family, cache):
     """prepare launches what a step does, each once, and leaves an empty cache."""
-    model, Decoder = decoder_of("llama", device, num_hidden_layers=1)
-    decoder = Decoder(model, 1, 32, page=16)
-    decoder.prepare(5)
+    from tilusvm.transformers import Options
+
+    model, Decoder = decoder_of(family, device, num_hidden_layers=1)
+    words = {"page": 16, "cache": cache, "options": Options(addends=True)}
+    decoder = Decoder(model, 1, 32, **words)
+    decoder.prepare(4)
     assert decoder.cache.lengths.tolist() == [0]
-    ids, other = torch.tensor(tokens_of(5), device=device), Decoder(model, 1, 32, page=16)
+    ids, other = torch.tensor(tokens_of(4), device=device), Decoder(model, 1, 32, **words)
     assert torch.equal(decoder.forward(ids), other.forward(ids))
