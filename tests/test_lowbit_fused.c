@@ -324,7 +324,7 @@ END_TEST
 
 /* ---- experts: an includer's quantization behind the gate, in blocks of 32 */
 
-enum { EXPERTS = 3, ROWS = 90, WIDE = 128, BLOCK = 32 };
+enum { EXPERTS = 3, ROWS = 90, STACK_N = 128, BLOCK = 32 };
 static const double offsets_of[] = {0, 3, 73, 88}; /* the last two rows are those of none */
 
 typedef struct stack {
@@ -342,9 +342,9 @@ static double silu_of(const weights *of, const kit_tensor *a, size_t i, size_t j
 static void block_is_right(const stack *y, const weights *of, const kit_tensor *a, size_t i, size_t block,
                            const char *kernel) {
     bool whole = y->type.kind == TVM_KIND_INT;
-    double scale = y->scales->values[i * WIDE / 2 / BLOCK + block], most = 0;
+    double scale = y->scales->values[i * STACK_N / 2 / BLOCK + block], most = 0;
     for (size_t j = block * BLOCK; j < (block + 1) * BLOCK; j++) {
-        double wanted = silu_of(of, a, i, j), found = y->q->values[i * WIDE / 2 + j] * scale;
+        double wanted = silu_of(of, a, i, j), found = y->q->values[i * STACK_N / 2 + j] * scale;
         double unit = whole ? scale / 2 : fmax(fabs(wanted) / 16, scale / 1024);
         ck_assert_msg(fabs(found - wanted) <= unit * 1.01 + 2e-3 * fabs(wanted) + 5e-4,
                       "%s: [%zu, %zu] is %g, not %g, by %g", kernel, i, j, found, wanted, scale);
@@ -368,16 +368,16 @@ static void experts_are_quantized(kernel_kit *k, const weights of[EXPERTS], tvm_
         memcpy(s->values + e * groups, of[e].s, groups * sizeof(double));
     }
     kit_write(k, p), kit_write(k, s);
-    stack y = {.q = kit_tensor_new(k, type, ROWS * WIDE / 2), .type = type};
-    y.scales = kit_input(k, TVM_F32, ROWS * WIDE / 2 / BLOCK, 7, 7);
+    stack y = {.q = kit_tensor_new(k, type, ROWS * STACK_N / 2), .type = type};
+    y.scales = kit_input(k, TVM_F32, ROWS * STACK_N / 2 / BLOCK, 7, 7);
     kit_launch(k, kernel);
     for (size_t i = 0, e = 0; i < ROWS; i++) {
         while (e < EXPERTS && (double)i >= offsets_of[e + 1]) e++;
-        for (size_t block = 0; block < WIDE / 2 / BLOCK; block++)
+        for (size_t block = 0; block < STACK_N / 2 / BLOCK; block++)
             if (e < EXPERTS)
                 block_is_right(&y, &of[e], a, i, block, kernel);
             else
-                ck_assert_double_eq(y.scales->values[i * WIDE / 2 / BLOCK + block], 7);
+                ck_assert_double_eq(y.scales->values[i * STACK_N / 2 / BLOCK + block], 7);
     }
 }
 
@@ -386,7 +386,7 @@ START_TEST(every_variant_of_a_stack_quantizes) {
     const bool whole = _i % 2;
     kernel_kit k = open_on("../tests/experts_quantized.vasm", whole ? "QTYPE=i8" : "", on[_i / 2]);
     weights of[EXPERTS];
-    for (size_t e = 0; e < EXPERTS; e++) of[e] = make_weights(&k, WIDE, 256);
+    for (size_t e = 0; e < EXPERTS; e++) of[e] = make_weights(&k, STACK_N, 256);
     tvm_dtype type = whole ? TVM_I(8) : TVM_FLOAT(8, 4, 3);
     for (size_t i = 0; i < tvm_kernel_count(k.program); i++) {
         const char *kernel = tvm_kernel_name(tvm_kernel_at(k.program, i));

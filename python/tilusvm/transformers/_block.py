@@ -357,6 +357,7 @@ class Block(torch.nn.Module):
         ends = (self.out, getattr(self.unit, "down", None))
         return (
             plain
+            and not (after and any(isinstance(end, parallel.RowParallelLinear) for end in ends))
             and (not after or len(after) == 2 and self.options.addends)
             and self.options.fuse
             and self.unit is not None
