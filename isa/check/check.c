@@ -8,6 +8,7 @@
 #include <xxhash.h>
 
 #include "check_impl.h"
+#include "tensor_memory.h"
 
 /* ---- what is found ---- */
 
@@ -151,6 +152,8 @@ static void find_waits_for_blocks(checker *c) {
         if (tvm_class_opens(class)) depth++;
         find_pending(c, insn);
         if (tvm_op(insn->op)->effects & TVM_EFFECT_WAIT) c->checked->waits_for_blocks = true;
+        if (insn->op == TVM_OP_COMMIT_TENSOR && tvm_tensor_is_pair(c->kernel, insn))
+            tvm_check_fail(c, &c->checked->deadlocks, i, "commit-tensor of a pair waits for the other block");
         may_leave = may_leave || class == TVM_CLASS_EXIT;
         if (insn->op != TVM_OP_SYNC_CLUSTER || !several || (!depth && !may_leave)) continue;
         tvm_check_fail(c, &c->checked->deadlocks, i,

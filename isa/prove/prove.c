@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tensor_memory.h"
 #include "verify.h"
 
 enum { MOST_WALKS = 200 };
@@ -139,6 +140,12 @@ static bool has_shared(const prover *p) {
     return p->site_count > 0 || p->cell_count > 0;
 }
 
+/* At commit-tensor of a pair the teams of both blocks meet. */
+bool tvm_prove_meets_pair(const prover *p, uint32_t at) {
+    const tvm_insn *insn = &p->kernel->insns[at];
+    return insn->op == TVM_OP_COMMIT_TENSOR && tvm_tensor_is_pair(p->kernel, insn);
+}
+
 /* Waits for other blocks, of which nothing is known here. */
 static void find_far_waits(prover *p) {
     for (uint32_t i = 0; i < p->kernel->insn_count; i++) {
@@ -151,6 +158,10 @@ static void find_far_waits(prover *p) {
         if (tvm_prove_reach_of(p, i) == PROVE_SENDS)
             tvm_prove_fail(p, &p->proof->deadlocks, TVM_NOT_PROVED, i, TVM_NONE,
                            "%s waits for other blocks, which is not looked at", tvm_prove_mnemonic(p, i));
+        if (tvm_prove_meets_pair(p, i))
+            tvm_prove_fail(p, &p->proof->deadlocks, TVM_NOT_PROVED, i, TVM_NONE,
+                           "%s of a pair waits for the other block, which is not looked at",
+                           tvm_prove_mnemonic(p, i));
     }
 }
 

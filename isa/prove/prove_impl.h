@@ -334,6 +334,7 @@ bool tvm_prove_lasts(const prover *p, const prove_entry *entry);
 /* ---- clusters.c ---- */
 
 bool tvm_prove_find_epochs(prover *p);
+bool tvm_prove_meets_pair(const prover *p, uint32_t at);
 bool tvm_prove_is_rank(const prover *p, uint32_t expr);
 /* Do other blocks of the cluster access the tensor? */
 bool tvm_prove_is_reached(const prover *p, uint32_t root);

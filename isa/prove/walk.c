@@ -213,7 +213,8 @@ static bool close(paths *w, prove_state *state, uint32_t at) {
 static bool waits(const prover *p, uint32_t at) {
     const tvm_insn *insn = &p->kernel->insns[at];
     return insn->op == TVM_OP_WAIT_BARRIER || insn->op == TVM_OP_SYNC_BARRIER ||
-           (insn->op == TVM_OP_SYNC_CLUSTER && p->out_of_step) || tvm_op(insn->op)->effects & TVM_EFFECT_WAIT;
+           tvm_prove_meets_pair(p, at) || (insn->op == TVM_OP_SYNC_CLUSTER && p->out_of_step) ||
+           tvm_op(insn->op)->effects & TVM_EFFECT_WAIT;
 }
 
 /* The block's scalars are where each team of the role begins. Where one of them waits, it is not sure that
@@ -254,7 +255,8 @@ static void step(paths *w, prove_state *state, uint32_t at) {
                          tvm_prove_eval(p, state, tvm_operands(p->kernel, insn)[0].value));
     else
         tvm_prove_forget(p, state, insn->result);
-    if (tvm_op(insn->op)->effects & TVM_EFFECT_WAIT || (insn->op == TVM_OP_SYNC_CLUSTER && p->out_of_step))
+    if (tvm_op(insn->op)->effects & TVM_EFFECT_WAIT || tvm_prove_meets_pair(p, at) ||
+        (insn->op == TVM_OP_SYNC_CLUSTER && p->out_of_step))
         state->sure = false;
     state->at = behind(at);
 }

@@ -41,7 +41,10 @@ def test_layer(device, dtype, n, k, rows):
     assert torch.equal(ops.unpack_ternary(layer.packed, n=n, k=k), w)
     assert layer.packed.numel() == -(-n // 16) * -(-k // 160) * 512
     assert torch.equal(layer.dequantize(), w.float() * 0.25)
-    x = torch.randn(2, rows, k, device=device).to(dtype)
+    # a scale of 32 exactly, so that no other computation of it rounds an element the other way
+    x = torch.randint(-126, 127, (2, rows, k), device=device) + torch.randint(-1, 2, (2, rows, k), device=device) / 4
+    x[..., 0] = 127
+    x = (x / 32).to(dtype)
     y = layer(x)
     assert y.dtype == dtype and y.shape == (2, rows, n)
     close(y, rounded(x) @ w.double().T * 0.25 + bias.double(), ROUNDING[dtype])
