@@ -12,7 +12,7 @@
 #include "shipped_sizes.h"
 #include "tvm.h"
 
-enum { SHIPPED_BYTES = 1 << 22 /* of a tensor, at most */, SHIPPED_ARGUMENTS = 64 };
+enum { SHIPPED_BYTES = 1 << 25 /* of a tensor, at most */, SHIPPED_ARGUMENTS = 64 };
 
 typedef struct shipped_launch {
     tvm_context *context;

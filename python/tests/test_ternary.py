@@ -34,7 +34,7 @@ def rounded(x):
 
 
 @pytest.mark.parametrize("dtype", ROUNDING)
-@pytest.mark.parametrize("n, k, rows", [(16, 160, 1), (72, 168, 3), (136, 488, 40), (24, 336, 70), (24, 328, 70)])
+@pytest.mark.parametrize("n, k, rows", [(16, 160, 1), (72, 168, 3), (136, 488, 40), (24, 336, 140), (24, 328, 140)])
 def test_layer(device, dtype, n, k, rows):
     w, bias = signs(device, n, k), torch.randn(n, device=device)
     layer = ternary.BitLinear.from_ternary(w, 0.25, bias)

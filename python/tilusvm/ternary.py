@@ -21,7 +21,7 @@ from .nn import Linear
 __all__ = ["BitLinear", "replace_", "ternary_of", "unpack_rows"]
 
 #: Of more rows the weights are unpacked to 8 bits first, and multiplied by ops.matmul.
-MANY_ROWS = 128
+MANY_ROWS = 256
 _LEAST = 1e-5  #: of the mean magnitude that is a scale, as in the reference's
 
 
