@@ -326,6 +326,7 @@ static inline uint64_t ptx_atomic_word(const ptx_insn *insn, const char *op, con
     if (ptx_is(op, "and")) return old & v[0];
     if (ptx_is(op, "or")) return old | v[0];
     if (ptx_is(op, "xor")) return old ^ v[0];
+    if (ptx_is(op, "inc")) return old >= v[0] ? 0 : old + 1;
     const uint64_t operands[3] = {old, v[0], 0};
     ptx_insn plain = *insn;
     snprintf(plain.part[0], sizeof plain.part[0], "%s", op); /* what it is called among those of registers */

@@ -53,6 +53,13 @@ static inline void ptx_mbarrier_init(ptx_machine *m, const ptx_insn *insn, unsig
         (ptx_mbarrier){.address = address, .maker = t, .expected = count, .missing = count};
 }
 
+/* The memory may be anything's from then on. */
+static inline void ptx_mbarrier_invalidate(ptx_machine *m, const ptx_insn *insn, unsigned t) {
+    ptx_mbarrier *b = ptx_mbarrier_made(m, insn, &insn->operand[0], t);
+    ptx_must(!m->tensor && !m->bulk_count, "ptx: an mbarrier ends before its copies: %s", insn->text);
+    *b = m->mbarriers[--m->mbarrier_count];
+}
+
 /* Not before the copies that are announced have been started, by other blocks of the cluster, too. */
 static inline void ptx_mbarrier_end_phase(ptx_machine *m, ptx_mbarrier *b) {
     if (b->missing > 0 || (m->peer_count && ptx_bulk_bytes(m, b) < b->bytes)) return;
@@ -122,6 +129,8 @@ static inline bool ptx_mbarrier_step(ptx_machine *m, const ptx_insn *insn) {
         if (!ptx_active(m, insn, t)) continue;
         if (makes) {
             ptx_mbarrier_init(m, insn, t);
+        } else if (ptx_is(what, "inval")) {
+            ptx_mbarrier_invalidate(m, insn, t);
         } else if (waits) {
             bool ended = ptx_mbarrier_test(m, insn, t);
             ptx_set(m, insn->operand[0].reg[0], t, ended);

@@ -17,8 +17,9 @@
 #include "ptx_types.h"
 
 static const char ptx_endless[] = "no end is in sight";
-static const char *const ptx_prefixes[PTX_CLASSES] = {"rd", "fd", "r", "f", "p", "h", "w", "local"};
-static const unsigned ptx_widths[PTX_CLASSES] = {64, 64, 32, 32, 1, 16, 32, 32};
+static const char *const ptx_prefixes[PTX_CLASSES] = {"rd", "fd", "td", "r", "f",
+                                                      "p",  "h",  "w",  "t", "local"};
+static const unsigned ptx_widths[PTX_CLASSES] = {64, 64, 64, 32, 32, 1, 16, 32, 32, 32};
 
 static inline uint64_t ptx_mask(uint64_t value, unsigned width) {
     return width >= 64 ? value : value & ((UINT64_C(1) << width) - 1);

@@ -13,7 +13,7 @@ enum {
     PTX_PARTS = 16,
     PTX_OPERANDS = 8,
     PTX_VECTOR = 6,
-    PTX_CLASSES = 8,
+    PTX_CLASSES = 10,
     PTX_LOCALS = 8,
     PTX_TENSORS = 24,
     PTX_SUMS = 128, /* registers of a wgmma's d: m64n256 */

@@ -91,6 +91,8 @@ static void assert_said(const char *text) {
     ck_assert_msg(strstr(said, text) != NULL, "'%s' does not say '%s'", said, text);
 }
 
+static bool is_persistent; /* make_diamond's graph */
+
 /* t0 = f x, t1 = x + y, z = t0 + t1; by the name `last` of a kernel. */
 static tvm_status make_diamond(void) {
     tvm_status status = tvm_graph_create(context, "g", &graph);
@@ -106,6 +108,7 @@ static tvm_status make_diamond(void) {
         status = ADD_LAUNCH(graph, "both", kernel("sum"), INTEGER(N), NAMED("x"), NAMED("y"), NAMED("t1"));
     if (!status)
         status = ADD_LAUNCH(graph, "all", kernel("sum"), INTEGER(N), NAMED("t0"), NAMED("t1"), NAMED("z"));
+    if (!status && is_persistent) status = tvm_graph_set_persistent(graph);
     return status ? status : tvm_graph_finish(graph);
 }
 
@@ -118,6 +121,24 @@ START_TEST(nodes_have_the_dependencies) {
                                     "node 2 after 0 1: sum 3,1,1 32 0\nreplay\n");
     assert_ok(tvm_graph_launch(graph, NULL));
     ck_assert_str_eq(driver_said(), "replay\n");
+}
+END_TEST
+
+/* A kernel of as many blocks as there are tasks, one for each of the launches' blocks, which has room for two
+ * rows: 64 bytes and up to 32 of parameters. */
+START_TEST(a_persistent_graph_is_one_node) {
+    assert_ok(open_all());
+    is_persistent = true;
+    assert_ok(make_diamond());
+    assert_ok(tvm_graph_launch(graph, NULL));
+    assert_said("node 0: tvm_persistent 9,1,1 32 192\nnode 0 with 2 1\nreplay\n");
+    assert_ok(tvm_graph_launch(graph, NULL));
+    ck_assert_str_eq(driver_said(), "replay\n");
+    assert_ok(tvm_graph_set_scalar(graph, "f", &(tvm_value){.f = 0.5}));
+    assert_ok(tvm_graph_launch(graph, NULL));
+    assert_said("node 0: tvm_persistent 9,1,1 32 192\nnode 0 with 2 1\nreplay\n");
+    ck_assert_int_eq(kit.driver->calls("cuCtxSynchronize"), 1); /* what runs is not taken away */
+    ck_assert_int_eq(tvm_graph_set_persistent(graph), TVM_USAGE);
 }
 END_TEST
 
@@ -325,7 +346,7 @@ static tvm_status live(void) {
     return status;
 }
 
-START_TEST(every_call_may_fail) {
+static void fail_each_call(void) {
     bool failed = true;
     assert_ok(live());
     close_all();
@@ -347,6 +368,31 @@ START_TEST(every_call_may_fail) {
         ck_assert_int_eq(kit.driver->mistakes(), 0);
     }
     ck_assert(!failed);
+}
+
+START_TEST(every_call_may_fail) {
+    fail_each_call();
+}
+END_TEST
+
+START_TEST(every_call_of_a_persistent_graph_may_fail) {
+    is_persistent = true;
+    fail_each_call();
+}
+END_TEST
+
+/* Nothing runs, and the arguments can be mended. */
+START_TEST(a_persistent_kernel_needs_room) {
+    is_persistent = true;
+    assert_ok(open_all());
+    assert_ok(make_diamond());
+    setenv("FAKE_CUDA_RESIDENT", "0", 1);
+    ck_assert_int_eq(tvm_graph_launch(graph, NULL), TVM_UNSUPPORTED);
+    unsetenv("FAKE_CUDA_RESIDENT");
+    ck_assert_msg(
+        strstr(tvm_message(context), "graph 'g': no block of the persistent kernel, of 32 threads, has room"),
+        "%s", tvm_message(context));
+    assert_ok(tvm_graph_launch(graph, NULL));
 }
 END_TEST
 
@@ -371,6 +417,7 @@ int main(void) {
     tcase_add_checked_fixture(tests, setup, teardown);
 #ifdef HAVE_CUDA_H
     tcase_add_test(tests, nodes_have_the_dependencies);
+    tcase_add_test(tests, a_persistent_graph_is_one_node);
     tcase_add_test(tests, a_replay_is_one_call);
     tcase_add_test(tests, other_arguments_go_to_their_nodes);
     tcase_add_test(tests, a_launch_may_have_no_blocks);
@@ -381,6 +428,8 @@ int main(void) {
     tcase_add_test(tests, a_timeline_has_graphs_by_name);
     tcase_add_test(tests, a_fault_names_the_graph);
     tcase_add_test(tests, every_call_may_fail);
+    tcase_add_test(tests, every_call_of_a_persistent_graph_may_fail);
+    tcase_add_test(tests, a_persistent_kernel_needs_room);
 #else
     tcase_add_test(tests, without_cuda_there_is_no_gpu);
 #endif

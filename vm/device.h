@@ -9,6 +9,7 @@
 #include "launch_plan.h"
 #include "observe.h"
 #include "program.h"
+#include "tape_rows.h"
 #include "tvm.h"
 
 /* What the interpreter counts of a launch: instructions, each once for its team; bytes that are inside of the
@@ -99,12 +100,14 @@ typedef struct tvm_device_ops {
     tvm_status (*synchronize)(void *device, void *stream, tvm_diags *diags);
 
     /* Graphs; NULL where their launches are made one after the other. graph_open prepares the launches'
-     * kernels; name and nodes need not outlive the call. graph_set gives a node other arguments, also another
-     * kernel of the same program, for launches of the graph from now on. *rebuild: the graph cannot take
-     * them, and has to be opened anew. The device is one context's, whose caller takes care that one thread
-     * at a time uses a graph. */
+     * kernels; name, nodes and tape need not outlive the call. With a tape, which has been verified and whose
+     * tasks are of one block each, the graph is one persistent kernel; TVM_UNSUPPORTED where the device
+     * cannot run it so, TVM_LIMIT where blocks that wait for each other would not be resident at a time.
+     * graph_set gives a node other arguments, also another kernel of the same program, for launches of the
+     * graph from now on. *rebuild: the graph cannot take them, and has to be opened anew. The device is one
+     * context's, whose caller takes care that one thread at a time uses a graph. */
     tvm_status (*graph_open)(void *device, const char *name, const tvm_device_node *nodes, uint32_t count,
-                             void **graph, tvm_diags *diags);
+                             const tvm_tape *tape, void **graph, tvm_diags *diags);
     tvm_status (*graph_set)(void *graph, uint32_t index, const tvm_device_node *node, bool *rebuild,
                             tvm_diags *diags);
     tvm_status (*graph_launch)(void *graph, void *stream, tvm_diags *diags);

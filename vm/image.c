@@ -270,6 +270,46 @@ tvm_status tvm_image_make(const tvm_image_request *request, tvm_image *image, tv
     return status;
 }
 
+/* ---- modules of several programs ---- */
+
+static tvm_status module_key(const tvm_image_request *request, tvm_ptx_compiler *compiler,
+                             const tvm_module *module, tvm_cache_key *key, tvm_diags *warnings,
+                             tvm_diags *diags) {
+    char name[16], *made_by, *description;
+    tvm_status status = compiler_identity(compiler, request->cache, &made_by, warnings, diags);
+    if (status) return status;
+    int length = asprintf(&description, "cubin of PTX for %s, %s",
+                          tvm_target_name(tvm_module_machine(module), name), made_by);
+    free(made_by);
+    if (length < 0) return tvm_diag_no_memory(diags);
+    *key = tvm_cache_key_of(description, (const uint8_t *)module->ptx, module->ptx_size);
+    free(description);
+    return TVM_OK;
+}
+
+static tvm_status find_or_compile(const tvm_image_request *request, tvm_ptx_compiler *compiler,
+                                  tvm_module *module, tvm_diags *warnings, tvm_diags *diags) {
+    tvm_cache_key key;
+    tvm_status status = module_key(request, compiler, module, &key, warnings, diags);
+    if (status || tvm_cache_get(request->cache, key, &module->cubin, &module->cubin_size)) return status;
+    module->cubin = NULL;
+    status = compile(compiler, request->observer, module, warnings, diags);
+    if (!status && module->cubin)
+        tvm_cache_put(request->cache, key, module->cubin, module->cubin_size, warnings);
+    return status;
+}
+
+tvm_status tvm_image_compile(const tvm_image_request *request, tvm_module *module, tvm_diags *warnings,
+                             tvm_diags *diags) {
+    tvm_ptx_compiler compiler;
+    tvm_target_machine(request->target, request->capability, &module->machine);
+    tvm_status status = find_compiler(request, &compiler, warnings, diags);
+    if (!status && compiler.kind != TVM_PTX_BY_DRIVER)
+        status = find_or_compile(request, &compiler, module, warnings, diags);
+    tvm_ptx_compiler_free(&compiler);
+    return status;
+}
+
 void tvm_image_free(tvm_image *image) {
     free(image->kernels);
     free(image->bytes);

@@ -43,6 +43,11 @@ tvm_status tvm_image_embedded(const tvm_image_request *request, tvm_image *image
                               tvm_diags *diags);
 tvm_status tvm_image_make(const tvm_image_request *request, tvm_image *image, tvm_diags *warnings,
                           tvm_diags *diags);
+/* Compiles a module that is no single program's for the request's target and device, or takes the cubin from
+ * the cache, by its PTX; the program of the request is not read. Leaves the cubin NULL where the driver is to
+ * compile. */
+tvm_status tvm_image_compile(const tvm_image_request *request, tvm_module *module, tvm_diags *warnings,
+                             tvm_diags *diags);
 void tvm_image_free(tvm_image *image);
 
 enum { TVM_IMAGE_ORIGIN_MAX = 192 };

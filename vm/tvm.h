@@ -393,6 +393,11 @@ typedef struct tvm_graph_argument {
 tvm_status tvm_graph_add_launch(tvm_graph *graph, const char *name, tvm_kernel *kernel,
                                 const tvm_graph_argument *arguments, size_t count, const char *const *after,
                                 size_t after_count);
+/* A GPU runs the graph as one persistent kernel, whose blocks take the blocks of the launches one after the
+ * other; before tvm_graph_finish. Then tvm_graph_launch, too, fails with TVM_UNSUPPORTED where a kernel
+ * cannot be a part of one, and with TVM_LIMIT where blocks that wait for each other would not run at a time;
+ * tvm_graph(3) says which. */
+tvm_status tvm_graph_set_persistent(tvm_graph *graph);
 /* Finishes the graph: derives what waits for what, checks every launch's arguments, plans and allocates the
  * temporaries' memory, and prepares the kernels. TVM_ARGUMENT where a tensor is not used, or an output not
  * written; else as tvm_launch and tvm_prepare. After a failure the graph can only be freed. */

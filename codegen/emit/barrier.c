@@ -2,6 +2,8 @@
 
 #include <stdio.h>
 
+#include "frame.h"
+
 #include "wgmma_impl.h"
 
 /* fence TO_ENGINE, TO_ENGINE_FAR: wgmma and tcgen05.mma read shared memory through the asynchronous proxy,
@@ -27,7 +29,7 @@ void tvm_emit_barrier(emitter *e) {
 /* The operands of the team's barrier: its number, and how many threads it has where these are not all. */
 static void barrier_text(emitter *e, char text[32]) {
     if (e->team.warps == e->k->kernel->warps)
-        snprintf(text, 32, "%u", e->barrier);
+        tvm_frame_barrier(e, e->barrier, text);
     else if (e->teams > 1)
         snprintf(text, 32, "%s, %u",
                  tvm_pure(e, 'r', "add.u32 $, %s, %u;", e->team_index.name, (unsigned)e->barrier).name,

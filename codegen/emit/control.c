@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "analysis.h"
+#include "emit_drain.h"
 #include "hoist.h"
 #include "kernel.h"
-#include "emit_drain.h"
 #include "emit.h"
 #include "numbers.h"
 #include "scratch.h"
@@ -370,7 +370,6 @@ tvm_status tvm_emit_END(emitter *e, const tvm_insn *insn) {
 
 tvm_status tvm_emit_EXIT(emitter *e, const tvm_insn *insn) {
     (void)insn;
-    tvm_emit_block_end(e);
-    tvm_emit(e, "exit;");
+    tvm_emit_block_exit(e, "exit");
     return TVM_OK;
 }

@@ -7,6 +7,7 @@
 
 #include "emit_cluster.h"
 #include "emit_tensor.h"
+#include "frame.h"
 #include "mbarrier_plan.h"
 #include "turns_emit.h"
 
@@ -100,20 +101,30 @@ static void by_first_warp(emitter *e) {
 /* fence BLOCK_END: copies of one block may complete at another's mbarriers, and read its own memory. */
 static void drain_all(emitter *e) {
     bool clusters = tvm_cluster_blocks(e->k->kernel) > 1;
+    char all[32];
     if (clusters)
         tvm_emit_cluster_meet(e);
     else
-        tvm_emit(e, "bar.sync 0;");
+        tvm_emit(e, "bar.sync %s;", tvm_frame_barrier(e, 0, all));
     if (e->team.first == 0) by_first_warp(e);
     if (clusters) tvm_emit_cluster_meet(e);
 }
 
-/* fence BLOCK_END */
+/* fence BLOCK_END; of a body, which other tasks follow, BULK_STORED */
 void tvm_emit_block_end(emitter *e) {
     tvm_emit_tensor_end(e);
-    if (e->k->bulk.stores_by_engine) tvm_emit(e, "cp.async.bulk.wait_group.read 0;");
+    if (e->k->bulk.stores_by_engine)
+        tvm_emit(e, "cp.async.bulk.wait_group%s 0;", e->body_frame ? "" : ".read");
     if (e->has_barriers && has_ledger(e))
         drain_all(e);
     else
         tvm_emit_cluster_end(e);
+}
+
+void tvm_emit_block_exit(emitter *e, const char *instruction) {
+    tvm_emit_block_end(e);
+    if (e->body_frame)
+        tvm_emit(e, "bra $L%u;", (unsigned)e->body_frame->end);
+    else
+        tvm_emit(e, "%s;", instruction);
 }

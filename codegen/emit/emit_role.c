@@ -126,10 +126,7 @@ tvm_status tvm_emit_ROLE(emitter *e, const tvm_insn *insn) {
     tvm_scratch_join(e);
     tvm_status status = tvm_emit_range(e, number + 1, insn->match);
     tvm_wgmma_drain(e);
-    if (is_last(e, insn, &role)) {
-        tvm_emit_block_end(e);
-        tvm_emit(e, "ret;");
-    }
+    if (is_last(e, insn, &role)) tvm_emit_block_exit(e, "ret");
     tvm_text_add(&e->body, "$L%u:\n", behind);
     tvm_fact_forget_assigned(e->k, number, insn->match);
     tvm_scratch_join(e);

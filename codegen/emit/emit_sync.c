@@ -3,6 +3,7 @@
 
 #include "barrier.h"
 #include "emit.h"
+#include "frame.h"
 #include "global_access.h"
 #include "turns_emit.h"
 
@@ -58,12 +59,35 @@ tvm_status tvm_emit_RELEASE_SEMAPHORE(emitter *e, const tvm_insn *insn) {
 /* ---- programmatic dependent launch (fence DEPENDENCY); where the target lacks it, launches never overlap
  * ---- */
 
+/* fence SEMAPHORE, GLOBAL_TO_ENGINE, DEPENDENCY: what the tasks before have written is seen by the thread
+ * that asks, by its team behind the barrier, and by the copies that these then start. */
+static void wait_for_tasks(emitter *e) {
+    const frame_wait wait = {.first = tvm_pure(e, 'p', "setp.eq.u32 $, %s, 0;", tvm_thread_id(e).name),
+                             .differs = tvm_new_pred(e),
+                             .found = tvm_new_r(e),
+                             .address = tvm_new_rd(e),
+                             .waits = tvm_new_rd(e),
+                             .again = tvm_new_label(e),
+                             .more = tvm_new_label(e)};
+    tvm_frame_wait_text(&wait, &e->body);
+    tvm_emit_barrier(e);
+    if (e->k->bulk.by_engine || e->k->bulk.reads_by_engine) tvm_emit(e, "fence.proxy.async.global;");
+    if (!e->body_frame->notes_times) return;
+    reg thread = tvm_pure(e, 'r', "mov.u32 $, %%tid.x;");
+    tvm_frame_stamp(tvm_pure(e, 'p', "setp.eq.u32 $, %s, 0;", thread.name), tvm_new_rd(e), FRAME_WAITED,
+                    &e->body);
+}
+
 static tvm_status dependency(emitter *e, const char *instruction, uint32_t flag) {
     char name[16], refused[64];
-    if (tvm_target_has(e->k->target, TVM_HAS_GRIDDEPCONTROL)) {
-        tvm_emit(e, "%s;", instruction);
+    bool waits = flag == TVM_ABI_WAITS_FOR_DEPENDENCY;
+    if (e->body_frame || tvm_target_has(e->k->target, TVM_HAS_GRIDDEPCONTROL)) {
+        if (!e->body_frame)
+            tvm_emit(e, "%s;", instruction);
+        else if (waits)
+            wait_for_tasks(e);
         e->code->abi.flags |= flag;
-        tvm_explain(e, instruction, 0, 1, -1, "");
+        tvm_explain(e, e->body_frame ? "the tape" : instruction, 0, 1, -1, "");
     } else {
         snprintf(refused, sizeof refused, "%s: %s lacks it", instruction,
                  tvm_target_name(e->k->target, name));

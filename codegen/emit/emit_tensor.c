@@ -8,6 +8,7 @@
 #include "analysis.h"
 #include "barrier.h"
 #include "emit_cluster.h"
+#include "frame.h"
 #include "shared_access.h"
 #include "tensor_memory.h"
 #include "tensor_plan.h"
@@ -180,7 +181,8 @@ void tvm_emit_tensor_end(emitter *e) {
     tvm_emit(e, "setp.lt.u32 %s, %s, 32;", first.name, thread.name);
     if (workers(e)) wait_for_work(e, thread);
     tvm_emit(e, "tcgen05.fence::before_thread_sync;");
-    tvm_emit(e, "bar.sync 0;");
+    char all[32];
+    tvm_emit(e, "bar.sync %s;", tvm_frame_barrier(e, 0, all));
     tvm_emit(e, "@!%s bra $L%u;", first.name, behind);
     if (workers(e)) {
         uint32_t again = tvm_new_label(e);

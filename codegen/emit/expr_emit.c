@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "analysis.h"
+#include "frame.h"
 #include "operations.h"
 #include "params.h"
 
@@ -203,7 +204,6 @@ static void emit_select(emitter *e, const tvm_expr *node, reg out) {
 }
 
 static reg emit_node(emitter *e, const tvm_expr *node) {
-    static const char axes[] = "xyz";
     if (node->op == TVM_EXPR_SLOT) {
         const slot_fact *fact = &e->k->facts->slots[node->a];
         if (fact->stable && fact->definition != TVM_NONE) return tvm_emit_expr(e, fact->definition);
@@ -216,8 +216,10 @@ static reg emit_node(emitter *e, const tvm_expr *node) {
                                 false);
     reg out = tvm_new_element(e, node->type);
     if (node->op == TVM_EXPR_BLOCK || node->op == TVM_EXPR_GRID) {
-        tvm_emit(e, "mov.u32 %s, %%%s.%c;", out.name, node->op == TVM_EXPR_BLOCK ? "ctaid" : "nctaid",
-                 axes[node->a < 3 ? node->a : 0]);
+        char text[16];
+        tvm_emit(e, "mov.u32 %s, %s;", out.name,
+                 node->op == TVM_EXPR_BLOCK ? tvm_frame_block(e, node->a, text)
+                                            : tvm_frame_grid(e, node->a, text));
     } else if (tvm_expr_is_of_device(node->op)) {
         tvm_emit_load_device(e, node, out);
     } else if (tvm_expr_is_comparison(node->op)) {

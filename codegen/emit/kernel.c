@@ -14,10 +14,11 @@
 #include "groups.h"
 #include "hoist.h"
 #include "kernel_plan.h"
+#include "mbarrier_plan.h"
 #include "params.h"
 #include "tidy.h"
 #include "turns_emit.h"
-#include "wgmma.h"
+#include "wgmma_impl.h"
 #include "wgmma_wait.h"
 
 typedef tvm_status (*emit_function)(emitter *, const tvm_insn *);
@@ -117,16 +118,20 @@ tvm_status tvm_emit_range(emitter *e, uint32_t first, uint32_t last) {
     return TVM_OK;
 }
 
-static void declare_registers(const emitter *e, tvm_text *out) {
-    const struct {
+static void count_registers(const emitter *e, uint32_t counts[TVM_REGISTER_CLASSES]) {
+    const uint32_t found[TVM_REGISTER_CLASSES] = {e->next_pred, e->next_r, e->next_rd,  e->next_f,
+                                                  e->next_fd,   e->next_h, e->next_word};
+    memcpy(counts, found, sizeof found);
+}
+
+void tvm_declare_registers(const uint32_t counts[TVM_REGISTER_CLASSES], tvm_text *out) {
+    static const struct {
         const char *type, *prefix;
-        uint32_t count;
-    } classes[] = {{".pred", "%p", e->next_pred}, {".b32", "%r", e->next_r},   {".b64", "%rd", e->next_rd},
-                   {".b32", "%f", e->next_f},     {".b64", "%fd", e->next_fd}, {".b16", "%h", e->next_h},
-                   {".b32", "%w", e->next_word}};
-    for (size_t i = 0; i < sizeof classes / sizeof *classes; i++)
-        if (classes[i].count > 0)
-            tvm_text_add(out, "\t.reg %s %s<%u>;\n", classes[i].type, classes[i].prefix, classes[i].count);
+    } classes[TVM_REGISTER_CLASSES] = {{".pred", "%p"}, {".b32", "%r"}, {".b64", "%rd"}, {".b32", "%f"},
+                                       {".b64", "%fd"}, {".b16", "%h"}, {".b32", "%w"}};
+    for (size_t i = 0; i < TVM_REGISTER_CLASSES; i++)
+        if (counts[i] > 0)
+            tvm_text_add(out, "\t.reg %s %s<%u>;\n", classes[i].type, classes[i].prefix, (unsigned)counts[i]);
 }
 
 static bool write_entry(emitter *e, tvm_text *out) {
@@ -142,7 +147,9 @@ static bool write_entry(emitter *e, tvm_text *out) {
         tvm_text_add(out, ".explicitcluster\n.reqnctapercluster %u, %u, %u\n", e->code->abi.cluster[0],
                      e->code->abi.cluster[1], e->code->abi.cluster[2]);
     tvm_text_puts(out, "{\n");
-    declare_registers(e, out);
+    uint32_t counts[TVM_REGISTER_CLASSES];
+    count_registers(e, counts);
+    tvm_declare_registers(counts, out);
     tvm_text_append(out, &code);
     tvm_text_add(out, "\tret;\n}\n");
     tvm_text_free(&code);
@@ -210,8 +217,63 @@ static void free_emitter(emitter *e) {
     free(e->explained);
 }
 
-tvm_status tvm_emit_kernel(const tvm_ir_program *program, uint32_t kernel, left_alone left,
-                           tvm_module *module, module_text *out, tvm_diags *diags) {
+/* May a block end before it has made its mbarriers? */
+static bool may_end_before(const emitter *e) {
+    bool found = false, ends = false;
+    for (uint32_t i = 0; i < e->k->kernel->insn_count; i++) {
+        const tvm_insn *insn = &e->k->kernel->insns[i];
+        found = found || (insn->op == TVM_OP_ALLOC_BARRIER && !e->k->slots[insn->result].named.first);
+        ends = ends || (insn->op == TVM_OP_EXIT && !found);
+    }
+    return found && ends;
+}
+
+/* Why the code cannot be a body among others; NULL: it can. */
+static const char *no_body(const emitter *e) {
+    if (tvm_cluster_blocks(e->k->kernel) > 1) return "it has clusters";
+    if (e->k->tensor.used) return "it has tensor memory";
+    if (e->code->abi.map_count) return "it takes tensor maps";
+    if (e->uses_vprintf || e->globals->size) return "it prints";
+    if (e->module->sets_registers) return "its roles have registers of their own";
+    if (e->k->counts_turns) return "its turns are limited";
+    if (may_end_before(e)) return "it may exit before its alloc-barrier";
+    for (uint32_t s = 0; s < e->k->kernel->slot_count; s++)
+        if (e->k->kernel->slots[s].kind == TVM_SLOT_BARRIER && e->k->slots[s].named.first &&
+            e->k->slots[s].named.first + tvm_mbarrier_count(e->k, s) > FRAME_BARRIER)
+            return "it has all of a block's barriers";
+    return NULL;
+}
+
+/* Those that the body makes: they are no more when it ends. */
+static bool find_mbarriers(const emitter *e, body_text *body) {
+    uint32_t count = 0;
+    for (uint32_t s = 0; s < e->k->kernel->slot_count; s++)
+        if (e->k->kernel->slots[s].kind == TVM_SLOT_BARRIER && !e->k->slots[s].named.first)
+            count += tvm_mbarrier_count(e->k, s);
+    body->mbarriers = calloc(count + (size_t)1, sizeof *body->mbarriers);
+    if (!body->mbarriers) return false;
+    for (uint32_t s = 0; s < e->k->kernel->slot_count; s++)
+        if (e->k->kernel->slots[s].kind == TVM_SLOT_BARRIER && !e->k->slots[s].named.first)
+            for (uint32_t i = 0; i < tvm_mbarrier_count(e->k, s); i++)
+                body->mbarriers[body->mbarrier_count++] = e->k->slots[s].shared_offset + 8 * i;
+    return true;
+}
+
+static bool write_body(emitter *e, body_text *body) {
+    uint32_t counts[TVM_REGISTER_CLASSES];
+    tvm_text_add(&e->body, "$L%u:\n", (unsigned)body->frame.end);
+    bool tidied = tvm_tidy(e, &body->text);
+    count_registers(e, counts);
+    for (size_t i = 0; i < TVM_REGISTER_CLASSES; i++)
+        if (counts[i] > body->counts[i]) body->counts[i] = counts[i];
+    body->next_label = e->next_label;
+    body->uses_engine = e->k->bulk.by_engine || e->k->bulk.reads_by_engine || e->k->wgmma->used;
+    return tidied && find_mbarriers(e, body);
+}
+
+static tvm_status emit_kernel(const tvm_ir_program *program, uint32_t kernel, left_alone left,
+                              tvm_module *module, tvm_kernel_code *code, body_text *body, module_text *out,
+                              tvm_diags *diags) {
     kernel_state k = {.program = program,
                       .kernel = &program->kernels[kernel],
                       .target = module->target,
@@ -221,14 +283,19 @@ tvm_status tvm_emit_kernel(const tvm_ir_program *program, uint32_t kernel, left_
     emitter e = {.k = &k,
                  .team = tvm_block_team(k.kernel),
                  .module = module,
-                 .code = &module->kernels[kernel],
+                 .code = code,
+                 .body_frame = body ? &body->frame : NULL,
+                 .next_label = body ? body->next_label : 0,
                  .left = left,
                  .globals = &out->globals};
+    if (body) body->frame.end = tvm_new_label(&e);
     tvm_status status = check_name(&e);
     if (status == TVM_OK) status = tvm_plan_memory(&k);
     bool held = status == TVM_OK && is_held(&e);
     if (held) status = translate_kernel(&e);
-    if (held && status == TVM_OK && !write_entry(&e, &out->kernels)) status = tvm_diag_no_memory(diags);
+    if (held && status == TVM_OK && body) body->frame.wrong = no_body(&e);
+    if (held && status == TVM_OK && !(body ? write_body(&e, body) : write_entry(&e, &out->kernels)))
+        status = tvm_diag_no_memory(diags);
     if (held && status == TVM_OK) {
         out->uses_vprintf = out->uses_vprintf || e.uses_vprintf;
         if (e.ptx_version > out->ptx_version) out->ptx_version = e.ptx_version;
@@ -236,4 +303,14 @@ tvm_status tvm_emit_kernel(const tvm_ir_program *program, uint32_t kernel, left_
     free_emitter(&e);
     tvm_plan_free(&k);
     return status;
+}
+
+tvm_status tvm_emit_kernel(const tvm_ir_program *program, uint32_t kernel, left_alone left,
+                           tvm_module *module, module_text *out, tvm_diags *diags) {
+    return emit_kernel(program, kernel, left, module, &module->kernels[kernel], NULL, out, diags);
+}
+
+tvm_status tvm_emit_body(const tvm_ir_program *program, uint32_t kernel, left_alone left, tvm_module *module,
+                         tvm_kernel_code *code, body_text *body, module_text *out, tvm_diags *diags) {
+    return emit_kernel(program, kernel, left, module, code, body, out, diags);
 }

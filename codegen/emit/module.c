@@ -23,7 +23,7 @@ const char *tvm_module_keep(tvm_module *module, const char *string) {
     return node->bytes;
 }
 
-static tvm_kernel_abi start_abi(const tvm_ir_kernel *kernel, tvm_target target) {
+tvm_kernel_abi tvm_module_abi_of(const tvm_ir_kernel *kernel, tvm_target target) {
     if (!tvm_kernel_is_for(kernel, target.arch, tvm_target_traits_of(target)))
         return (tvm_kernel_abi){.absence = TVM_ABI_OTHER_TARGET};
     tvm_kernel_abi abi = {.threads = 32 * kernel->warps};
@@ -39,7 +39,7 @@ bool tvm_module_start(tvm_module *module, const tvm_ir_program *program) {
         const char *name = tvm_module_keep(module, tvm_string(program, program->kernels[k].name));
         if (!name) return false;
         module->kernels[k] = (tvm_kernel_code){.name = name,
-                                               .abi = start_abi(&program->kernels[k], module->target),
+                                               .abi = tvm_module_abi_of(&program->kernels[k], module->target),
                                                .registers = -1,
                                                .spill_stores = -1,
                                                .spill_loads = -1,

@@ -18,6 +18,9 @@ typedef struct module_text {
 /* A copy of the string that lives as long as the module; NULL when out of memory. */
 const char *tvm_module_keep(tvm_module *module, const char *string);
 
+/* The ABI of a kernel before its code is made: all that the target alone says of it. */
+tvm_kernel_abi tvm_module_abi_of(const tvm_ir_kernel *kernel, tvm_target target);
+
 /* Names of the kernels, and why there is no code for those of other targets; false: out of memory. */
 bool tvm_module_start(tvm_module *module, const tvm_ir_program *program);
 /* The PTX, of what the kernels have added. */

@@ -1,6 +1,11 @@
 /* An entry point's parameters: the rows of the kernel's ABI, named by their numbers. */
 #include "params.h"
 
+#include <stdio.h>
+#include <string.h>
+
+#include "frame.h"
+
 static bool is_wide(const tvm_abi_param *param) {
     return param->width == 8;
 }
@@ -14,8 +19,11 @@ static uint32_t add(emitter *e, tvm_abi_kind kind, unsigned width, uint32_t inde
 
 static void load(emitter *e, uint32_t row, uint32_t slot) {
     const tvm_abi_param *param = &e->code->abi.params[row];
-    tvm_emit_prologue(e, "ld.param.%c%u %s, [param_%u];", param->kind == TVM_ABI_FLOAT ? 'f' : 'b',
-                      is_wide(param) ? 64U : 32U, e->slots[slot].reg, row);
+    char type[4], text[64];
+    reg out;
+    memcpy(out.name, e->slots[slot].reg, sizeof out.name);
+    snprintf(type, sizeof type, "%c%u", param->kind == TVM_ABI_FLOAT ? 'f' : 'b', is_wide(param) ? 64U : 32U);
+    tvm_emit_prologue(e, "%s", tvm_frame_param(e, row, type, out, text));
 }
 
 void tvm_params_load(emitter *e) {
@@ -33,7 +41,8 @@ void tvm_params_load(emitter *e) {
 
 reg tvm_params_hidden(emitter *e, tvm_abi_kind kind) {
     reg out = tvm_new_r(e);
-    tvm_emit_prologue(e, "ld.param.b32 %s, [param_%u];", out.name, add(e, kind, 4, 0));
+    char text[64];
+    tvm_emit_prologue(e, "%s", tvm_frame_param(e, add(e, kind, 4, 0), "b32", out, text));
     return out;
 }
 
@@ -44,7 +53,8 @@ void tvm_emit_load_device(emitter *e, const tvm_expr *node, reg out) {
                                                      : TVM_ABI_MULTIPROCESSORS;
     uint32_t row = tvm_abi_find(&e->code->abi, kind, node->a);
     if (row == TVM_NONE) row = add(e, kind, 4, node->a);
-    tvm_emit(e, "ld.param.b32 %s, [param_%u];", out.name, row);
+    char text[64];
+    tvm_emit(e, "%s", tvm_frame_param(e, row, "b32", out, text));
 }
 
 void tvm_params_write(const tvm_kernel_abi *abi, tvm_text *out) {

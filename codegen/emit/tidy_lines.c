@@ -96,6 +96,7 @@ static void read_operation(tidy_lines *l, line *of, const char *name, const char
     const char *operands = name + length + 1, *stop = NULL;
     if (operands < end) stop = memchr(operands, operands[0] == '{' ? '}' : ',', (size_t)(end - operands));
     of->results = tokens_before(l, of->first + of->guarded, stop ? stop : end);
+    if (!of->results) of->kind = LINE_USE; /* its result is no register of the kernel's own: frame.h */
     find_literals(of, name, length, root, end);
     of->is_move = root == 3 && memcmp(name, "mov", 3) == 0 && !of->guarded && of->results == 1 && stop &&
                   !memchr(name, '{', (size_t)(end - name));

@@ -253,13 +253,14 @@ static PyObject *graph_launch(PyObject *self, PyObject *args) {
 
 /* ---- the whole ---- */
 
-static PyObject *graph_finish(PyObject *self, PyObject *unused) {
+static PyObject *graph_finish(PyObject *self, PyObject *given) {
     py_graph *graph = (py_graph *)self;
-    tvm_status status;
-    (void)unused;
-    if (!is_open(graph)) return NULL;
+    tvm_status status = TVM_OK;
+    int persistent = PyObject_IsTrue(given);
+    if (persistent < 0 || !is_open(graph)) return NULL;
     Py_BEGIN_ALLOW_THREADS;
-    status = tvm_graph_finish(graph->graph);
+    if (persistent) status = tvm_graph_set_persistent(graph->graph);
+    if (!status) status = tvm_graph_finish(graph->graph);
     Py_END_ALLOW_THREADS;
     return none_or_raise(graph, status);
 }
@@ -306,7 +307,8 @@ static PyMethodDef graph_methods[] = {
      "scalar($self, name, type, is_float, value, /)\n--\n\nDeclares one, or without a type sets it."},
     {"launch", graph_launch, METH_VARARGS,
      "launch($self, name, kernel, arguments, after, /)\n--\n\nAdds one."},
-    {"finish", graph_finish, METH_NOARGS, "finish($self, /)\n--\n\nChecks and plans."},
+    {"finish", graph_finish, METH_O,
+     "finish($self, persistent, /)\n--\n\nChecks and plans; persistent: for one kernel."},
     {"run", graph_run, METH_O, "run($self, stream, /)\n--\n\nLaunches."},
     {"report", graph_report, METH_NOARGS, "report($self, /)\n--\n\nDescribes."},
     {"close", graph_close, METH_NOARGS, "close($self, /)\n--\n\nWaits and frees."},

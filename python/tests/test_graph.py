@@ -53,8 +53,8 @@ def expected(x, w1, w2, least=0.0):
     return h @ w2.astype(numpy.float64)
 
 
-def build(mlp, x, w1, w2, y, device="cpu"):
-    graph = tilusvm.Graph("mlp", device=device)
+def build(mlp, x, w1, w2, y, device="cpu", persistent=False):
+    graph = tilusvm.Graph("mlp", device=device, persistent=persistent)
     up = graph.temporary("up", (M, H), "f16")
     flat = graph.part("flat", up, (M * H,), "f16")
     h = graph.temporary("h", (M, H), "f16")
@@ -65,9 +65,10 @@ def build(mlp, x, w1, w2, y, device="cpu"):
     return graph
 
 
-def test_a_graph_computes_what_its_launches_do(mlp):
+@pytest.mark.parametrize("persistent", [False, True])
+def test_a_graph_computes_what_its_launches_do(mlp, persistent):
     x, w1, w2, y = data(1)
-    graph = build(mlp, x, w1, w2, y)
+    graph = build(mlp, x, w1, w2, y, persistent=persistent)
     assert graph() is None
     assert numpy.array_equal(y, expected(x, w1, w2))
     assert graph.report().splitlines() == [
@@ -159,9 +160,10 @@ def test_tensors_of_torch(mlp):
 
 
 @needs_gpu
-def test_on_a_gpu(mlp):
+@pytest.mark.parametrize("persistent", [False, True])
+def test_on_a_gpu(mlp, persistent):
     arrays = [torch.from_numpy(array).cuda() for array in data(5)]
-    graph = build(mlp, *arrays, device="cuda")
+    graph = build(mlp, *arrays, device="cuda", persistent=persistent)
     graph()
     other = torch.from_numpy(data(6)[0]).cuda()
     results = [arrays[3].clone()]

@@ -58,10 +58,14 @@ class Graph:
 
     What waits for what follows from the tensors that kernels read and write. Tensors are declared as they lie: torch
     tensors, or on the interpreter numpy arrays; the graph holds them. Messages of tilusvm.Error name graph and launch.
+
+    persistent: a GPU runs the graph as one kernel that stays on its multiprocessors; tvm_graph(3) says what the
+    launches must be for that. UnsupportedError or LimitError at the first call where they are not.
     """
 
-    def __init__(self, name: str, device: Any = "cuda"):
+    def __init__(self, name: str, device: Any = "cuda", *, persistent: bool = False):
         self.name = name
+        self.persistent = persistent
         self._native = _native.Graph(name, device)
         self._names: dict[str, Named] = {}
         self._launches = 0
@@ -128,7 +132,7 @@ class Graph:
     def finish(self) -> None:
         """Checks the whole, plans the temporaries' memory and prepares the kernels; else the first call does it."""
         if not self._finished:
-            self._native.finish()
+            self._native.finish(self.persistent)
             self._finished = True
 
     # ---- running

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "cuda_code.h"
+#include "cuda_tape.h"
 
 #if CUDA_VERSION >= 12000
 
@@ -30,6 +31,7 @@ typedef struct cuda_graph {
     const char *name;   /* of the timeline; the device's copies */
     const char *kernel; /* of a fault */
     unsigned turns;     /* the limit that its launches have */
+    cuda_tape *tape;    /* the launches are one persistent kernel; NULL: each is a node */
     uint32_t count;
     cuda_node nodes[];
 } cuda_graph;
@@ -125,6 +127,13 @@ static bool can_depend_early(const cuda_graph *graph) {
 #endif
 }
 
+static tvm_status make_cooperative(const cuda_graph *graph, CUgraphNode node, tvm_diags *diags) {
+    const CUkernelNodeAttrValue together = {.cooperative = 1};
+    CUresult result =
+        graph->device->driver.graph_node_attribute(node, CU_KERNEL_NODE_ATTRIBUTE_COOPERATIVE, &together);
+    return tvm_cuda_result(graph->device, result, "cuGraphKernelNodeSetAttribute", diags);
+}
+
 static tvm_status add_kernel(cuda_graph *graph, cuda_node *node, const tvm_device_node *from,
                              const CUgraphNode *after, tvm_diags *diags) {
     cuda_device *device = graph->device;
@@ -140,10 +149,7 @@ static tvm_status add_kernel(cuda_graph *graph, cuda_node *node, const tvm_devic
     if (result) return tvm_cuda_result(device, result, "cuGraphAddKernelNode", diags);
     if (node->is_early) result = depend_early(graph, after[0], node->node);
     if (result) return tvm_cuda_result(device, result, "cuGraphAddDependencies", diags);
-    if (!node->is_together) return TVM_OK;
-    const CUkernelNodeAttrValue together = {.cooperative = 1};
-    result = driver->graph_node_attribute(node->node, CU_KERNEL_NODE_ATTRIBUTE_COOPERATIVE, &together);
-    return tvm_cuda_result(device, result, "cuGraphKernelNodeSetAttribute", diags);
+    return node->is_together ? make_cooperative(graph, node->node, diags) : TVM_OK;
 }
 
 static tvm_status add_node(cuda_graph *graph, uint32_t index, const tvm_device_node *from, tvm_diags *diags) {
@@ -167,6 +173,42 @@ static tvm_status add_node(cuda_graph *graph, uint32_t index, const tvm_device_n
     return status;
 }
 
+/* ---- one kernel ---- */
+
+static tvm_status fill_launch(cuda_graph *graph, uint32_t index, const tvm_device_node *from,
+                              cuda_params *params, tvm_diags *diags) {
+    cuda_node *node = &graph->nodes[index];
+    tvm_status status = tvm_cuda_ensure(from->code, from->launch->kernel, diags);
+    if (status) return status;
+    *node = form_of(from);
+    if (node->is_empty) return TVM_OK;
+    if (from->launch->turns) graph->turns = from->launch->turns;
+    status = tvm_cuda_check_limits(from->code, from->launch, false, diags);
+    if (!status) status = make_clean(graph->device, node, diags);
+    return status ? status : fill(node, from, params, diags);
+}
+
+static tvm_status add_tape(cuda_graph *graph, const tvm_device_node *nodes, const tvm_tape *tape,
+                           tvm_diags *diags) {
+    CUgraphNode node;
+    cuda_params *params = aligned_alloc(_Alignof(cuda_params), (graph->count + (size_t)1) * sizeof *params);
+    if (!params) return tvm_diag_no_memory(diags);
+    memset(params, 0, (graph->count + (size_t)1) * sizeof *params);
+    tvm_status status = TVM_OK;
+    for (uint32_t i = 0; !status && i < graph->count; i++)
+        status = fill_launch(graph, i, &nodes[i], &params[i], diags);
+    if (!status)
+        status = tvm_cuda_tape_make(graph->device, nodes, graph->count, tape, params, &graph->tape, diags);
+    free(params);
+    if (status) return status;
+    const CUDA_KERNEL_NODE_PARAMS made = tvm_cuda_tape_node(graph->tape);
+    CUresult result = graph->device->driver.graph_add_kernel(&node, graph->graph, NULL, 0, &made);
+    if (result) return tvm_cuda_result(graph->device, result, "cuGraphAddKernelNode", diags);
+    return make_cooperative(graph, node, diags);
+}
+
+/* ---- the whole ---- */
+
 static tvm_status name_graph(cuda_graph *graph, const char *name, tvm_diags *diags) {
     char text[300];
     snprintf(text, sizeof text, "one of graph %.255s", name);
@@ -179,18 +221,22 @@ static void release(cuda_graph *graph) {
     const tvm_cuda_driver *driver = &graph->device->driver;
     if (graph->exec) driver->graph_exec_destroy(graph->exec);
     if (graph->graph) driver->graph_destroy(graph->graph);
+    tvm_cuda_tape_free(graph->tape);
     for (uint32_t i = 0; i < graph->count; i++)
         if (graph->nodes[i].clean) driver->memory_free(graph->nodes[i].clean);
     free(graph);
 }
 
-static tvm_status build(cuda_graph *graph, const char *name, const tvm_device_node *nodes, tvm_diags *diags) {
+static tvm_status build(cuda_graph *graph, const char *name, const tvm_device_node *nodes,
+                        const tvm_tape *tape, tvm_diags *diags) {
     cuda_device *device = graph->device;
     const tvm_cuda_driver *driver = &device->driver;
     tvm_status status = name_graph(graph, name, diags);
     if (!status)
         status = tvm_cuda_result(device, driver->graph_create(&graph->graph, 0), "cuGraphCreate", diags);
-    for (uint32_t i = 0; !status && i < graph->count; i++) status = add_node(graph, i, &nodes[i], diags);
+    if (!status && tape) status = add_tape(graph, nodes, tape, diags);
+    for (uint32_t i = 0; !status && !tape && i < graph->count; i++)
+        status = add_node(graph, i, &nodes[i], diags);
     if (!status)
         status = tvm_cuda_result(device, driver->graph_instantiate(&graph->exec, graph->graph, 0),
                                  "cuGraphInstantiate", diags);
@@ -203,7 +249,7 @@ static bool has_graphs(const tvm_cuda_driver *driver) {
 }
 
 tvm_status tvm_cuda_graph_open(void *opened, const char *name, const tvm_device_node *nodes, uint32_t count,
-                               void **made, tvm_diags *diags) {
+                               const tvm_tape *tape, void **made, tvm_diags *diags) {
     cuda_device *device = opened;
     if (!has_graphs(&device->driver))
         return tvm_diag_add(diags, TVM_UNSUPPORTED, NULL, NULL,
@@ -221,7 +267,7 @@ tvm_status tvm_cuda_graph_open(void *opened, const char *name, const tvm_device_
     /* While a thread captures a stream, too: allocating and clearing are no part of what it captures. */
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     bool relaxed = !device->driver.capture_mode(&mode);
-    status = build(graph, name, nodes, diags);
+    status = build(graph, name, nodes, tape, diags);
     if (status) release(graph);
     if (relaxed) device->driver.capture_mode(&mode);
     tvm_cuda_leave(device, pushed);
@@ -233,9 +279,9 @@ void tvm_cuda_graph_close(void *opened) {
     cuda_graph *graph = opened;
     cuda_device *device = graph->device;
     bool pushed;
-    /* Where the context is gone, so is what the driver has of it: what the host keeps is freed all the same.
-     */
-    tvm_cuda_enter(device, &pushed, NULL);
+    /* The first call may report what an earlier launch did. Where the context is gone, so is what the driver
+     * has of it: what the host keeps is freed all the same. */
+    if (tvm_cuda_enter(device, &pushed, NULL)) tvm_cuda_enter(device, &pushed, NULL);
     release(graph);
     tvm_cuda_leave(device, pushed);
 }
@@ -270,11 +316,18 @@ tvm_status tvm_cuda_graph_set(void *opened, uint32_t index, const tvm_device_nod
                               tvm_diags *diags) {
     cuda_graph *graph = opened;
     bool pushed;
+    *rebuild = graph->tape != NULL;
+    if (graph->tape) return TVM_OK;
     tvm_status status = tvm_cuda_enter(graph->device, &pushed, diags);
     if (status) return status;
     status = set(graph, &graph->nodes[index], node, rebuild, diags);
     tvm_cuda_leave(graph->device, pushed);
     return status;
+}
+
+uint64_t tvm_cuda_graph_times(const void *graph) {
+    const cuda_tape *tape = ((const cuda_graph *)graph)->tape;
+    return tape ? tape->times : 0;
 }
 
 /* ---- launching ---- */
@@ -300,8 +353,8 @@ tvm_status tvm_cuda_graph_launch(void *opened, void *stream, tvm_diags *diags) {
 #else /* a cuda.h without the interface */
 
 tvm_status tvm_cuda_graph_open(void *device, const char *name, const tvm_device_node *nodes, uint32_t count,
-                               void **graph, tvm_diags *diags) {
-    (void)device, (void)name, (void)nodes, (void)count, (void)graph;
+                               const tvm_tape *tape, void **graph, tvm_diags *diags) {
+    (void)device, (void)name, (void)nodes, (void)count, (void)tape, (void)graph;
     return tvm_diag_add(diags, TVM_UNSUPPORTED, NULL, "build with the cuda.h of CUDA 12.0 or newer",
                         "this build makes no CUDA graphs");
 }
@@ -319,6 +372,11 @@ tvm_status tvm_cuda_graph_launch(void *graph, void *stream, tvm_diags *diags) {
 
 void tvm_cuda_graph_close(void *graph) {
     (void)graph;
+}
+
+uint64_t tvm_cuda_graph_times(const void *graph) {
+    (void)graph;
+    return 0;
 }
 
 #endif

@@ -480,6 +480,14 @@ tvm_status tvm_graph_add_launch(tvm_graph *graph, const char *name, tvm_kernel *
 
 /* ---- the whole ---- */
 
+tvm_status tvm_graph_set_persistent(tvm_graph *graph) {
+    if (!graph) return TVM_USAGE;
+    tvm_diags diags = {0};
+    tvm_status status = begin(graph, false, &diags);
+    if (!status) graph->is_persistent = true;
+    return finish(graph, status, &diags);
+}
+
 tvm_status tvm_graph_finish(tvm_graph *graph) {
     if (!graph) return TVM_USAGE;
     tvm_diags diags = {0};

@@ -66,9 +66,11 @@ struct tvm_graph {
     graph_launch **launches;
     uint32_t tensor_count, scalar_count, launch_count;
     enum { GRAPH_OPEN, GRAPH_FINISHED, GRAPH_FAILED } state;
-    bool is_stale;    /* a launch's arguments have changed */
-    bool has_changed; /* a tensor lies elsewhere, or a launch runs another variant: since the addresses were
-                         checked */
+    bool is_stale;      /* a launch's arguments have changed */
+    bool has_changed;   /* a tensor lies elsewhere, or a launch runs another variant: since the addresses were
+                           checked */
+    bool is_persistent; /* a device runs it as one persistent kernel */
+    bool notes_times;   /* which notes when its tasks begin and end */
     tvm_precedence order;     /* of the launches */
     void *memory;             /* of the temporaries, and the launches' own tensors */
     uint64_t bytes, unshared; /* of it; of what lies there, one after the other */

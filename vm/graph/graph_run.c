@@ -1,6 +1,6 @@
-#include "graph_impl.h"
-
 #include <stdlib.h>
+
+#include "tape.h"
 
 /* An address that is none: of tensors whose place is not known while arguments are checked. */
 #define UNPLACED ((void *)(uintptr_t)TVM_GRAPH_ALIGNMENT)
@@ -132,19 +132,29 @@ static tvm_device_node node_of(const tvm_graph *graph, const graph_launch *launc
                              .memory = launch->own_bytes ? at(graph, launch->own_place) : NULL};
 }
 
-static tvm_status open_device_graph(tvm_graph *graph, tvm_diags *diags) {
+/* The tape that a persistent kernel runs: tasks of a block each, so that blocks that wait for each other are
+ * all under way. */
+static tvm_status make_tape(const tvm_graph *graph, tvm_tape *tape, tvm_diags *diags) {
+    tvm_status status = tvm_tape_make(graph, 1, tape, diags);
+    if (!status) status = tvm_tape_verify(graph, tape, diags);
+    if (!status) tape->notes_times = graph->notes_times;
+    return status;
+}
+
+static tvm_status open_device_graph(tvm_graph *graph, const tvm_tape *tape, tvm_diags *diags) {
     const tvm_device_ops *ops = graph->context->ops;
     tvm_device_node *nodes = calloc(graph->launch_count, sizeof *nodes);
     if (!nodes) return tvm_diag_no_memory(diags);
     for (uint32_t i = 0; i < graph->launch_count; i++) nodes[i] = node_of(graph, graph->launches[i]);
-    tvm_status status = ops->graph_open(graph->context->device, graph->name, nodes, graph->launch_count,
+    tvm_status status = ops->graph_open(graph->context->device, graph->name, nodes, graph->launch_count, tape,
                                         &graph->device_graph, diags);
     free(nodes);
     return status;
 }
 
 /* The device's graph with the arguments of now: where it cannot take them it is made anew. */
-static tvm_status set_device_graph(tvm_graph *graph, const bool *early, tvm_diags *diags) {
+static tvm_status set_device_graph(tvm_graph *graph, const tvm_tape *tape, const bool *early,
+                                   tvm_diags *diags) {
     const tvm_device_ops *ops = graph->context->ops;
     bool rebuild = !graph->device_graph;
     tvm_status status = TVM_OK;
@@ -160,7 +170,7 @@ static tvm_status set_device_graph(tvm_graph *graph, const bool *early, tvm_diag
     if (graph->device_graph) status = ops->drain(graph->context->device, diags);
     if (status) return status;
     close_device_graph(graph);
-    return open_device_graph(graph, diags);
+    return open_device_graph(graph, tape, diags);
 }
 
 /* After it every launch has been checked with the arguments of now. Where it fails, launches stay stale. */
@@ -173,7 +183,11 @@ static tvm_status settle(tvm_graph *graph, bool *early, tvm_diags *diags) {
         if (!status) status = keep_launches(graph, diags);
     }
     if (!status && graph->has_changed) status = tvm_graph_check_addresses(graph, diags);
-    if (!status && graph->context->ops->graph_open) status = set_device_graph(graph, early, diags);
+    tvm_tape tape = {0};
+    if (!status && graph->is_persistent) status = make_tape(graph, &tape, diags);
+    if (!status && graph->context->ops->graph_open)
+        status = set_device_graph(graph, graph->is_persistent ? &tape : NULL, early, diags);
+    tvm_tape_free(&tape);
     for (uint32_t i = 0; !status && i < graph->launch_count; i++) graph->launches[i]->is_stale = false;
     if (!status) graph->is_stale = graph->has_changed = false;
     return status;

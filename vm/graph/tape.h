@@ -1,6 +1,6 @@
 /* A graph as one kernel can run it, which stays on the multiprocessors (a persistent kernel): a tape of tasks
- * in memory. A task is some of the blocks of one launch. A block of the kernel takes the next task of the
- * tape, by its order, whenever it is free; waits until the counters that the task names have reached their
+ * in memory. A task is some of the blocks of one launch. A block of the kernel takes tasks of the tape in
+ * its order, whichever they are; of each it waits until the counters that the task names have reached their
  * values; runs the task's blocks one after the other; and raises the task's counter. What the blocks of a
  * task have written is visible before the counter is raised, and what a task reads is read after its waits
  * (release and acquire).
@@ -12,26 +12,7 @@
 #define TVM_GRAPH_TAPE_H
 
 #include "graph_impl.h"
-
-typedef struct tvm_tape_task {
-    uint32_t launch;                 /* of the graph: kernel and arguments */
-    uint32_t first, count;           /* its blocks, numbered along x, then y, then z */
-    uint32_t first_wait, wait_count; /* of the tape's waits */
-    uint32_t counter, raise;         /* the counter that it raises, and by how much */
-    uint32_t unused;                 /* 0 */
-} tvm_tape_task;
-_Static_assert(sizeof(tvm_tape_task) == 32, "a task is a sector of the L2");
-
-/* A counter, 0 at first, that must have reached a value. */
-typedef struct tvm_tape_wait {
-    uint32_t counter, value;
-} tvm_tape_wait;
-
-typedef struct tvm_tape {
-    tvm_tape_task *tasks;
-    tvm_tape_wait *waits;
-    uint32_t task_count, wait_count, counter_count;
-} tvm_tape;
+#include "tape_rows.h"
 
 enum { TVM_TAPE_MOST_TASKS = 1 << 14 };
 
