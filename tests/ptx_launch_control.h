@@ -1,6 +1,7 @@
 /* Inside ptx_machine.h: blocks whose launch is canceled (PTX ISA, "clusterlaunchcontrol.try_cancel" and
  * "clusterlaunchcontrol.query_cancel"), the last ones of the grid first, where the interpreter takes the next
- * one. The answer is 16 bytes, of which nothing but query_cancel may know: here a word, and its complement. */
+ * one. The answer is 16 bytes, of which nothing but query_cancel may know: here a word, and its complement.
+ */
 #ifndef TVM_TESTS_PTX_LAUNCH_CONTROL_H
 #define TVM_TESTS_PTX_LAUNCH_CONTROL_H
 

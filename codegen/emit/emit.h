@@ -67,7 +67,7 @@ typedef struct emitter {
     tvm_kernel_code *code; /* this kernel's; its ABI is filled as the code is made */
     left_alone left;
     struct body_frame *body_frame; /* frame.h; NULL: the code is an entry point of its own */
-    bool *explained; /* by instruction: copies of an unrolled loop's body are explained once */
+    bool *explained;               /* by instruction: copies of an unrolled loop's body are explained once */
     size_t selection_capacity;
     tvm_text prologue; /* thread-dependent values computed once, at kernel entry */
     tvm_text body;

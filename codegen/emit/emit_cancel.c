@@ -34,12 +34,13 @@ static void ask(emitter *e) {
              mbarrier = answer + TVM_CANCEL_MBARRIER;
     const char *base = tvm_shared_base(e).name;
     reg leader = tvm_emit_elect(e, asked), done = tvm_new_pred(e);
-    tvm_emit(e, "@%s mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%s+%u], %d;", leader.name, base, mbarrier,
-             ANSWER_BYTES);
-    tvm_emit(e,
-             "@%s clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes.b128 [%s+%u], "
-             "[%s+%u];",
-             leader.name, base, answer, base, mbarrier);
+    tvm_emit(e, "@%s mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%s+%u], %d;", leader.name, base,
+             mbarrier, ANSWER_BYTES);
+    tvm_emit(
+        e,
+        "@%s clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes.b128 [%s+%u], "
+        "[%s+%u];",
+        leader.name, base, answer, base, mbarrier);
     tvm_emit(e, "@%s mbarrier.arrive.shared.b64 _, [%s+%u];", leader.name, base, mbarrier);
     tvm_text_add(&e->body, "$L%u:\n", asked);
     tvm_text_add(&e->body, "$L%u:\n", again);

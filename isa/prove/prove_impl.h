@@ -222,8 +222,8 @@ typedef struct prover {
     uint32_t entry_count, entry_capacity;
     prove_set entry_set, visited;
     prove_set met; /* accesses with which a team was where it was, by the number in `visited` */
-    bool handed; /* what each take-global waits for is put by a block of a lower index, for it alone */
-    bool far;    /* global memory, and what blocks wait for, is looked at */
+    bool handed;   /* what each take-global waits for is put by a block of a lower index, for it alone */
+    bool far;      /* global memory, and what blocks wait for, is looked at */
     const char *why_not_handed; /* NULL: that is not looked at */
     bool waits_alone;           /* each wait was for an arrival of its own team */
     uint32_t odd_wait;          /* else: the first that was not */
