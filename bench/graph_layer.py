@@ -3,10 +3,12 @@ and time of the host for a replay.
 
     python bench/graph_layer.py                       # on a GPU: layers of 8B, one token, u4; about 30 s
     python bench/graph_layer.py --device=cpu          # small layers on the interpreter: results alone
+    python bench/graph_layer.py --persistent          # the graph as one persistent kernel, of variants that are alike
 
 A layer is nine launches: norm and sum, product to queries, keys and values, rotation and append to the cache,
 attention, product, norm and sum, product, gate, product. They are measured without and with EARLY, by which launches
-overlap (programmatic dependencies), on the same tensors.
+overlap (programmatic dependencies), on the same tensors. With --persistent all three have the same variants: those that
+have two blocks a multiprocessor resident.
 """
 
 import argparse
@@ -58,12 +60,15 @@ def append_scalars(sizes):
     )  # fmt: skip
 
 
-def programs_of(early):
+def programs_of(early, persistent):
+    matmul = tilusvm.program("matmul_lowbit", WTYPE="u4", GROUP=GROUP, EARLY=early)
+    attention = tilusvm.program("attention_decode", EARLY=early)
     return {
         "norm": tilusvm.program("rms_norm"),
-        "matmul": tilusvm.program("matmul_lowbit", WTYPE="u4", GROUP=GROUP, EARLY=early),
+        "matmul": matmul,
+        "product": matmul.matmul_lowbit_mma_8x64x4 if persistent else matmul.matmul_lowbit,
         "append": tilusvm.program("kv_append", QKV=True, ROPE=True, EARLY=early),
-        "attention": tilusvm.program("attention_decode", EARLY=early),
+        "attention": attention.attention_decode_columns8 if persistent else attention.attention_decode,
         "gate": tilusvm.program("swiglu"),
     }
 
@@ -85,7 +90,7 @@ def layer_launches(sizes, programs, layer, t):
     """(kernel, arguments) of a layer; t has what is no weight by its name."""
 
     def product(weights, a, c):
-        return programs["matmul"].matmul_lowbit, [1, weights.n, weights.k, a, weights.packed, weights.scales, c]
+        return programs["product"], [1, weights.n, weights.k, a, weights.packed, weights.scales, c]
 
     def norm(delta, weights):
         kernel = programs["norm"].add_rms_norm
@@ -101,7 +106,7 @@ def layer_launches(sizes, programs, layer, t):
         norm(t["delta"], layer.norms[0]),
         product(layer.qkv, t["normed"], t["qkv_row"]),
         (append, [(scalars | where)[p.name] for p in append.params]),
-        (programs["attention"].attention_decode, attention),
+        (programs["attention"], attention),
         product(layer.o, t["attended_row"], t["delta"]),
         norm(t["delta"], layer.norms[1]),
         product(layer.up, t["normed"], t["gates"]),
@@ -134,8 +139,8 @@ def direct(sizes, programs, layers, inputs, x):
     return run, t
 
 
-def graph_of(sizes, programs, layers, inputs, x, device):
-    graph = tilusvm.Graph("layers", device=device)
+def graph_of(sizes, programs, layers, inputs, x, device, persistent):
+    graph = tilusvm.Graph("layers", device=device, persistent=persistent)
     whole, parts = shapes_of(sizes)
     t = {name: graph.input(name, tensor) for name, tensor in inputs.items()}
     t.update({name: graph.state(name, tensor) for name, tensor in x.items()})
@@ -191,13 +196,13 @@ def measure(run, repeats=30, rounds=9):
     return statistics.median(gpu), statistics.median(host)
 
 
-def on_gpu(sizes, early):
+def on_gpu(sizes, early, persistent):
     device = "cuda"
-    programs = programs_of(early)
+    programs = programs_of(early, persistent)
     layers = [Layer(sizes, programs, device) for _ in range(sizes.layers)]
     inputs = inputs_of(sizes, device)
     ours_x, theirs_x = fresh(sizes, device, 1), fresh(sizes, device, 1)
-    graph = graph_of(sizes, programs, layers, inputs, ours_x, device)
+    graph = graph_of(sizes, programs, layers, inputs, ours_x, device, persistent)
     begin = time.perf_counter()
     graph.finish()
     print(f"early={early}: finished in {time.perf_counter() - begin:.2f} s; {graph.report().splitlines()[0]}")
@@ -222,12 +227,12 @@ def on_gpu(sizes, early):
     graph.close()
 
 
-def on_interpreter(sizes):
-    programs = programs_of(True)
+def on_interpreter(sizes, persistent):
+    programs = programs_of(True, False)  # the variants are for GPUs
     layers = [Layer(sizes, programs, "cpu") for _ in range(sizes.layers)]
     inputs = inputs_of(sizes, "cpu")
     ours, theirs = fresh(sizes, "cpu", 1), fresh(sizes, "cpu", 1)
-    graph = graph_of(sizes, programs, layers, inputs, ours, "cpu")
+    graph = graph_of(sizes, programs, layers, inputs, ours, "cpu", persistent)
     graph()
     direct(sizes, programs, layers, inputs, theirs)[0]()
     print(graph.report())
@@ -239,14 +244,15 @@ def main():
     parser.add_argument("--device", default="cuda", choices=["cuda", "cpu"])
     parser.add_argument("--layers", type=int, default=0, help="of a graph: 4; on the interpreter 2")
     parser.add_argument("--context", type=int, default=0, help="tokens in the cache: 1024; on the interpreter 40")
+    parser.add_argument("--persistent", action="store_true", help="the graph is one persistent kernel")
     given = parser.parse_args()
     if given.device == "cpu":
-        on_interpreter(Sizes(256, 2, 1, 256, given.context or 40, given.layers or 2))
+        on_interpreter(Sizes(256, 2, 1, 256, given.context or 40, given.layers or 2), given.persistent)
         return
     sizes = Sizes(4096, 32, 8, 14336, given.context or 1024, given.layers or 4)
     print(tilusvm.device_name("cuda"), f"{sizes.layers} layers, {sizes.context} tokens")
     for early in (False, True):
-        on_gpu(sizes, early)
+        on_gpu(sizes, early, given.persistent)
 
 
 if __name__ == "__main__":
