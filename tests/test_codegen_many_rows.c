@@ -16,17 +16,26 @@
 #include "suite_kit.h"
 #include "translate_kit.h"
 
-enum { PARAMETERS = 16, SHIPPED_N = 264, SHIPPED_K = 384 };
+enum { PARAMETERS = 16, SHIPPED_N = 264, STACK_N = 272, SHIPPED_K = 384, SHIPPED_EXPERTS = 3 };
 
 typedef struct shipped {
     tvm_ir_program *program;
     const tvm_ir_kernel *kernel;
     unsigned target, multiprocessors;
+    int n; /* 0: SHIPPED_N */
     tvm_launch_env env;
     tvm_scalar scalars[PARAMETERS];
     void *data[PARAMETERS];
     uint64_t bytes[PARAMETERS];
 } shipped;
+
+/* Of m rows the first three are of no expert but the first, and the last two of none. */
+static void fill_words(const shipped *s, uint32_t i) {
+    const int32_t offsets[SHIPPED_EXPERTS + 1] = {0, 3, 31, (int32_t)s->scalars[0].i - 2};
+    const float factors[SHIPPED_EXPERTS] = {1, 0.5F, 2};
+    if (s->bytes[i] == sizeof offsets) memcpy(s->data[i], offsets, sizeof offsets);
+    if (s->bytes[i] == sizeof factors) memcpy(s->data[i], factors, sizeof factors);
+}
 
 /* Numbers whose products and sums are exact. */
 static void fill_parameter(const shipped *s, uint32_t i) {
@@ -35,15 +44,22 @@ static void fill_parameter(const shipped *s, uint32_t i) {
     bool scales = strcmp(tvm_string(s->program, slot->name), "s") == 0;
     uint16_t *halves = s->data[i];
     uint8_t *bytes = s->data[i];
+    if (slot->dtype.bits == 32) fill_words(s, i);
     for (uint64_t b = 0; b < s->bytes[i] && slot->dtype.bits == 8; b++)
-        bytes[b] = (uint8_t)(next_random(&state) >> 40);
+        bytes[b] =
+            scales ? (uint8_t)(0x30 + b % 3 * 8) /* e4m3: 0.5, 1, 2 */ : (uint8_t)(next_random(&state) >> 40);
     for (uint64_t h = 0; h < s->bytes[i] / 2 && slot->dtype.bits == 16; h++)
         halves[h] = scales ? half_code(0, 0, (int)(h % 3) - 1, 0) : small_half(false, &state);
 }
 
+static uint32_t scalars_of(const shipped *s) {
+    uint32_t count = 3; /* m, n, k */
+    return count + (strcmp(tvm_string(s->program, s->kernel->slots[count].name), "experts") == 0);
+}
+
 static void open_shipped(shipped *s, int m) {
-    const int64_t sizes[] = {m, SHIPPED_N, SHIPPED_K};
-    for (unsigned i = 0; i < 3; i++) s->scalars[i].i = sizes[i];
+    const int64_t sizes[] = {m, s->n ? s->n : SHIPPED_N, SHIPPED_K, SHIPPED_EXPERTS};
+    for (unsigned i = 0; i < scalars_of(s); i++) s->scalars[i].i = sizes[i];
     s->env = (tvm_launch_env){.scalars = s->scalars,
                               .multiprocessors = s->multiprocessors,
                               .target = s->target,
@@ -51,7 +67,7 @@ static void open_shipped(shipped *s, int m) {
     ck_assert_int_eq(tvm_launch_check(s->program, s->kernel, &s->env, NULL), TVM_OK);
     tvm_launch_tensor own[TVM_MAX_LAUNCH_TENSORS];
     uint32_t count = s->kernel->param_count, owned = tvm_launch_tensors(s->kernel, own);
-    for (uint32_t i = 3; i < count + owned; i++) {
+    for (uint32_t i = scalars_of(s); i < count + owned; i++) {
         int64_t extent[TVM_MAX_RANK];
         ck_assert_int_eq(tvm_launch_shape(s->program, s->kernel, i < count ? i : own[i - count].slot, &s->env,
                                           extent, &s->bytes[i], NULL),
@@ -90,7 +106,7 @@ static void execute_shipped(shipped *s, const tvm_module *module) {
     ptx_machine machine = ptx_load(module->ptx, code->name, code->abi.threads);
     uint64_t values[PARAMETERS];
     for (uint32_t i = 0; i < PARAMETERS; i++)
-        values[i] = i < 3 ? (uint64_t)s->scalars[i].i : (uint64_t)(uintptr_t)s->data[i];
+        values[i] = i < scalars_of(s) ? (uint64_t)s->scalars[i].i : (uint64_t)(uintptr_t)s->data[i];
     ptx_launch(&machine, module, s->program, s->kernel, &s->env, values, values + s->kernel->param_count);
     ck_assert_msg(!machine.fault[0] && !machine.trapped, "%s", machine.fault);
     ptx_free(&machine);
@@ -147,6 +163,30 @@ START_TEST(the_shipped_program_is_right) {
 }
 END_TEST
 
+static const char *const stack_types[] = {"WTYPE=u4 EXPERTS=1",
+                                          "WTYPE=f4_e2m1 GROUP=16 STYPE=f8_e4m3 FACTOR=1 EXPERTS=1"};
+enum { STACK_TYPES = sizeof stack_types / sizeof *stack_types };
+
+/* Those of experts, whose tiles two blocks share: two of each type without TVM_TEST_ALL. */
+START_TEST(stacks_are_right) {
+    char path[5000];
+    shipped s = {.program = assemble_file(program_path("matmul_lowbit_u4.vasm", path), stack_types[_i]),
+                 .target = 90,
+                 .n = STACK_N, /* rows of scales of 8 bits are whole 16 bytes */
+                 .multiprocessors = 2};
+    tvm_module *module = translate(s.program, "sm_90a");
+    unsigned found = 0;
+    for (uint32_t k = 0; k < s.program->kernel_count; k++) {
+        if (!has_wgmma(&module->kernels[k]) || !test_takes(found++ + (unsigned)_i, 10)) continue;
+        s.kernel = &s.program->kernels[k];
+        is_as_interpreted(&s, module, 61);
+    }
+    ck_assert_uint_gt(found, 10);
+    tvm_module_free(module);
+    tvm_ir_program_free(s.program);
+}
+END_TEST
+
 static const char *const tensor_types[] = {"WTYPE=u4",
                                            "WTYPE=u3 GROUP=32",
                                            "WTYPE=f6_e3m2 GROUP=0",
@@ -179,6 +219,7 @@ int main(void) {
     Suite *suite = suite_create("codegen_many_rows");
     TCase *tests = tcase_create("many_rows");
     tcase_add_loop_test(tests, the_shipped_program_is_right, 0, SHIPPED_TYPES);
+    tcase_add_loop_test(tests, stacks_are_right, 0, STACK_TYPES);
     tcase_add_loop_test(tests, tensor_variants_are_right, 0, TENSOR_TYPES);
     suite_add_tcase(suite, tests);
     return run_suite(suite);
