@@ -235,7 +235,8 @@ START_TEST(impossible_options_are_refused) {
         {"WTYPE=u4 ZEROS=true BOOK=\"fp4\"", "BOOK goes with u4, without ZEROS"},
         {"WTYPE=u4 EXPERTS=true EARLY=true", "EXPERTS goes with neither EARLY nor BATCH_INVARIANT"},
         {"WTYPE=u4 EXPERTS=true BATCH_INVARIANT=true", "EXPERTS goes with neither EARLY nor BATCH_INVARIANT"},
-        {"WTYPE=u4 EXPERTS=true NORM=true", "EXPERTS goes with neither NORM, RESIDUAL nor PROLOGUE"},
+        {"WTYPE=u4 EXPERTS=true NORM=true",
+         "EXPERTS goes with neither NORM, RESIDUAL, POSTNORM nor PROLOGUE"},
     };
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
         is_refused(lowbit_path(), refused[i][0], refused[i][1]);
