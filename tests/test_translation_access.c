@@ -23,7 +23,7 @@
 #include "translate_kit.h"
 
 /* Of PROVED_OF accesses one may be unknown. */
-enum { ELEMENTS = 64, ONE_OF = 32, PROVED_OF = 5, ACCESS_STEPS = 500000 };
+enum { ELEMENTS = 64, ONE_OF = 32, PROVED_OF = 3, ACCESS_STEPS = 500000 };
 
 /* A load or store, and its kernel. */
 typedef struct tile_access {
@@ -430,7 +430,8 @@ static void check_access(const tile_access *a, tally *t) {
     extract x = {.kernel = a->kernel};
     bool taken = write_access(&x, a);
     if (!taken) t->others++;
-    if (taken && is_new(&known, &x) && test_takes(known.count, ONE_OF)) {
+    /* always as few, as all of them take Z3 most of an hour */
+    if (taken && is_new(&known, &x) && known.count % ONE_OF == 0) {
         Z3_lbool so = translate_and_prove(&x, a, NULL, NULL);
         ck_assert_msg(so != Z3_L_FALSE, "the PTX accesses something else");
         t->proved += so == Z3_L_TRUE;
