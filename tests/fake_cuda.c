@@ -226,7 +226,7 @@ static void release_module(void *handle) {
 CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned count, CUjit_option *options,
                             void **values) {
     ENTER_CONTEXT();
-    bool elf = !memcmp(image, "\177ELF", 4), ptx = strstr(image, ".version") != NULL;
+    bool elf = !memcmp(image, "\177ELF", 4), ptx = !elf && strstr(image, ".version");
     say("load %s\n", elf ? "cubin" : ptx ? "ptx" : "nonsense");
     int refuse = setting("FAKE_CUDA_REFUSE", 0);
     if (refuse) {
