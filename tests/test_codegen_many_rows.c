@@ -163,27 +163,33 @@ START_TEST(the_shipped_program_is_right) {
 }
 END_TEST
 
+/* How many kernels the code has of a kind; one of `every` of them, without TVM_TEST_ALL, is right. */
+static unsigned check_kind(shipped *s, const char *target, bool (*is_kind)(const tvm_kernel_code *),
+                           unsigned every, unsigned first) {
+    tvm_module *module = translate(s->program, target);
+    unsigned found = 0;
+    for (uint32_t k = 0; k < s->program->kernel_count; k++) {
+        if (!is_kind(&module->kernels[k]) || !test_takes(found++ + first, every)) continue;
+        s->kernel = &s->program->kernels[k];
+        is_as_interpreted(s, module, 61);
+    }
+    tvm_module_free(module);
+    tvm_ir_program_free(s->program);
+    return found;
+}
+
 static const char *const stack_types[] = {"WTYPE=u4 EXPERTS=1",
                                           "WTYPE=f4_e2m1 GROUP=16 STYPE=f8_e4m3 FACTOR=1 EXPERTS=1"};
 enum { STACK_TYPES = sizeof stack_types / sizeof *stack_types };
 
-/* Those of experts, whose tiles two blocks share: two of each type without TVM_TEST_ALL. */
+/* Those of experts, whose tiles two blocks share. */
 START_TEST(stacks_are_right) {
     char path[5000];
     shipped s = {.program = assemble_file(program_path("matmul_lowbit_u4.vasm", path), stack_types[_i]),
                  .target = 90,
                  .n = STACK_N, /* rows of scales of 8 bits are whole 16 bytes */
                  .multiprocessors = 2};
-    tvm_module *module = translate(s.program, "sm_90a");
-    unsigned found = 0;
-    for (uint32_t k = 0; k < s.program->kernel_count; k++) {
-        if (!has_wgmma(&module->kernels[k]) || !test_takes(found++ + (unsigned)_i, 10)) continue;
-        s.kernel = &s.program->kernels[k];
-        is_as_interpreted(&s, module, 61);
-    }
-    ck_assert_uint_gt(found, 10);
-    tvm_module_free(module);
-    tvm_ir_program_free(s.program);
+    ck_assert_uint_gt(check_kind(&s, "sm_90a", has_wgmma, 10, (unsigned)_i), 10);
 }
 END_TEST
 
@@ -196,22 +202,19 @@ static const char *const tensor_types[] = {"WTYPE=u4",
                                            "WTYPE=f4_e2m1 GROUP=16 FACTOR=1"};
 enum { TENSOR_TYPES = sizeof tensor_types / sizeof *tensor_types };
 
+static bool has_tcgen05(const tvm_kernel_code *code) {
+    for (size_t i = 0; i < code->selection_count; i++)
+        if (strncmp(code->selections[i].candidate, "tcgen05.mma", 11) == 0) return true;
+    return false;
+}
+
 /* Those with tcgen05, whose tiles three blocks share: one of each type without TVM_TEST_ALL. */
 START_TEST(tensor_variants_are_right) {
     char path[5000];
     shipped s = {.program = assemble_file(program_path("matmul_lowbit_u4.vasm", path), tensor_types[_i]),
                  .target = 100,
                  .multiprocessors = 3};
-    tvm_module *module = translate(s.program, "sm_100a");
-    unsigned found = 0;
-    for (uint32_t k = 0; k < s.program->kernel_count; k++) {
-        s.kernel = &s.program->kernels[k];
-        if (!tvm_has_tensor_memory(s.kernel) || !test_takes(found++ + (unsigned)_i, 4)) continue;
-        is_as_interpreted(&s, module, 61);
-    }
-    ck_assert_uint_eq(found, 4);
-    tvm_module_free(module);
-    tvm_ir_program_free(s.program);
+    ck_assert_uint_eq(check_kind(&s, "sm_100a", has_tcgen05, 4, (unsigned)_i), 4);
 }
 END_TEST
 

@@ -93,13 +93,17 @@ class LatentFormat:
         return torch.cat([values, rope.contiguous().view(self.dtype).float()], -1)
 
 
-def _check_mla(op, q, cache, chosen, type):
-    need(op, "q", q, dim=4)
-    need(op, "cache", cache, dim=3, dtype=torch.uint8 if type else q.dtype)
-    if q.shape[3] != LATENT + ROPE:
-        raise ValueError(f"{op}: q must have heads of {LATENT + ROPE} elements, not {q.shape[3]}")
+def _check_cache(op, cache, dtype, type):
+    need(op, "cache", cache, dim=3, dtype=torch.uint8 if type else dtype)
     if cache.shape[1] not in _PAGES:
         raise ValueError(f"{op}: cache must have pages of 16, 32, 64 or 128 rows, not {cache.shape[1]}")
+
+
+def _check_mla(op, q, cache, chosen, type):
+    need(op, "q", q, dim=4)
+    if q.shape[3] != LATENT + ROPE:
+        raise ValueError(f"{op}: q must have heads of {LATENT + ROPE} elements, not {q.shape[3]}")
+    _check_cache(op, cache, q.dtype, type)
     if chosen is not None:
         need(op, "chosen", chosen, dim=3)
 
@@ -126,11 +130,9 @@ def mla_decode(
 
 def _check_append(op, x, cache, positions, rotation, type):
     need(op, "x", x, dim=2)
-    need(op, "cache", cache, dim=3, dtype=torch.uint8 if type else x.dtype)
     if x.shape[1] != LATENT + ROPE:
         raise ValueError(f"{op}: x must have {LATENT + ROPE} columns, not {x.shape[1]}")
-    if cache.shape[1] not in _PAGES:
-        raise ValueError(f"{op}: cache must have pages of 16, 32, 64 or 128 rows, not {cache.shape[1]}")
+    _check_cache(op, cache, x.dtype, type)
     if (positions is None) != (rotation is None):
         raise ValueError(f"{op}: positions and rotation go together")
 
