@@ -298,7 +298,7 @@ int main(int argc, char **argv) {
     char folder[4096];
     unsigned mistakes = 0, seen = 0;
     tally right = {0}, cases = {0};
-    every = argc > 1 ? (unsigned)strtoul(argv[1], NULL, 0) : test_all() ? 3 : 30;
+    every = argc > 1 ? (unsigned)strtoul(argv[1], NULL, 0) : test_exhaustively() ? 3 : test_all() ? 10 : 30;
     orders = argc > 2 ? (unsigned)strtoul(argv[2], NULL, 0) : test_all() ? 4 : 2;
     snprintf(folder, sizeof folder, "%s/tests/cases", top);
     for (size_t i = 0; i < SEEDED_KERNELS; i++) {
