@@ -155,9 +155,9 @@ def test_a_cache_takes_prompts_in_pieces():
         cache = PagedCache(model, batch=1, max_tokens=128)
         close(model(ids[:, :10], **{ARGUMENT: cache}).logits, exact[:, :10], 2e-2)
         close(model(ids[:, 10:], **{ARGUMENT: cache}).logits, exact[:, 10:], 2e-2)
-        for removed in (30, 0):
+        for removed in (torch.tensor(30), 0):  # as assisted generation of transformers 5.17 counts
             cache.crop(-removed)
-            assert cache.tokens == 60 and cache.lengths.tolist() == [60]
+            assert type(cache.tokens) is int and cache.tokens == 60 and cache.lengths.tolist() == [60]
         close(model(ids[:, 60:70], **{ARGUMENT: cache}).logits, exact[:, 60:70], 2e-2)
 
 

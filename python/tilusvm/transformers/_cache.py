@@ -220,7 +220,9 @@ class PagedCache(Cache):
         return key_states, value_states
 
     def crop(self, max_length: int) -> None:
-        """Each sequence keeps its first tokens, so many, or with a number of 0 or less all but so many."""
+        """Each sequence keeps its first tokens, so many, or with a number of 0 or less all but so many. Assisted
+        generation of some versions counts them by a tensor."""
+        max_length = int(max_length)
         kept = max_length if max_length > 0 else max(self.tokens + max_length, 0)
         if kept < self.tokens:
             self.rewind([min(length, kept) for length in self.lengths.tolist()])
