@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "attention_pairs.h"
+#include "kernel_code_kit.h"
 #include "kernel_kit.h"
 #include "suite_kit.h"
 
@@ -211,12 +212,18 @@ static void check_batch(kernel_kit *kit, const batch *b) {
     free(m.table), free(m.chosen);
 }
 
-static kernel_kit open_for(const batch *b) {
-    char define[128];
-    snprintf(define, sizeof define, "T=%s PAGE=%u CAP=%s ALIBI=%s SINKS=%s BLOCK=%u", b->type, b->page,
+enum { DEFINES = 128 };
+
+static const char *define(const batch *b, char text[DEFINES]) {
+    snprintf(text, DEFINES, "T=%s PAGE=%u CAP=%s ALIBI=%s SINKS=%s BLOCK=%u", b->type, b->page,
              b->capped ? "true" : "false", b->biased ? "true" : "false", b->sunk ? "true" : "false",
              b->block);
-    return kit_open("attention.vasm", define);
+    return text;
+}
+
+static kernel_kit open_for(const batch *b) {
+    char text[DEFINES];
+    return kit_open("attention.vasm", define(b, text));
 }
 
 static void check_one(const batch *b) {
@@ -233,7 +240,7 @@ static void check_one(const batch *b) {
 
 static const int windows[][2] = {{ALL, ALL}, {ALL, 0}, {3, 0}, {70, 0}, {2, 5}, {ALL, 64}};
 enum { WINDOWS = sizeof windows / sizeof *windows, OPTIONS = 8 };
-static const char *const kernels[] = {"attention_d64", "attention_wide64"};
+static const char *const kernels[] = {"attention_d64", "attention_wide64", "attention_tensor64"};
 enum { KERNELS = sizeof kernels / sizeof *kernels };
 
 START_TEST(every_mask_goes_with_every_option) {
@@ -249,7 +256,8 @@ END_TEST
 
 /* A sink of each head, far below its scores or far above them: windows, rows that see no key, pages. */
 START_TEST(sinks_join_the_sum) {
-    static const char *const served[] = {"attention_d64", "attention_wide64", "attention_eight64"};
+    static const char *const served[] = {"attention_d64", "attention_wide64", "attention_eight64",
+                                         "attention_tensor64"};
     batch b = {SMALL, .type = _i == 2 ? "f8_e4m3" : "f16", .sunk = true, .right = 0, .kernel = served[_i]};
     for (unsigned w = 0; w < 4; w++) {
         b.page = w % 2 ? 16 : 0, b.left = w / 2 ? 3 : ALL;
@@ -263,7 +271,9 @@ START_TEST(sinks_join_the_sum) {
                    .sunk = true,
                    .left = ALL,
                    .right = _i ? 0 : ALL,
-                   .kernel = _i == 2 ? "attention_band128" : "attention_wide128",
+                   .kernel = _i == 3   ? "attention_tensor128"
+                             : _i == 2 ? "attention_band128"
+                                       : "attention_wide128",
                    .capped = _i == 2,
                    .queries = {5, 0, 1, 70, 9, 3},
                    .keys = {5, 7, 1, 131, 4, 0}};
@@ -319,7 +329,7 @@ START_TEST(wide_tiles_serve_long_sequences) {
                .right = ALL,
                .queries = {150, 2, 260},
                .keys = {190, 530, 1},
-               .kernel = "attention_wide128"};
+               .kernel = _i ? "attention_tensor128" : "attention_wide128"};
     check_one(&b);
     b.right = 0;
     check_one(&b);
@@ -363,6 +373,13 @@ static const char *wide_of(const attention_choice *c) {
     return wide[w];
 }
 
+/* The same of targets with tcgen05. */
+static const char *tensor_of(const attention_choice *c) {
+    static char name[32];
+    snprintf(name, sizeof name, "attention_tensor%u", c->d);
+    return type_of(c->type).bits == 16 ? name : NULL;
+}
+
 START_TEST(every_pair_of_choices_is_right) {
     attention_choice c = attention_choose(attention_rows[_i]);
     batch b = {.type = c.type,
@@ -380,6 +397,8 @@ START_TEST(every_pair_of_choices_is_right) {
     kernel_kit kit = open_for(&b);
     check_batch(&kit, &b);
     b.kernel = wide_of(&c);
+    if (b.kernel) check_batch(&kit, &b);
+    b.kernel = tensor_of(&c);
     if (b.kernel) check_batch(&kit, &b);
     kit_close(&kit);
 }
@@ -419,13 +438,64 @@ START_TEST(eight_bits_are_multiplied_as_they_are) {
 }
 END_TEST
 
+/* Code for tcgen05 on the PTX machine gives the interpreter's results bit for bit (but for logs of sums,
+ * whose last bit is the target's): several tiles of queries and of keys, of which rows see a part or none,
+ * and pages. */
+START_TEST(code_for_tensor_memory_does_as_the_interpreter) {
+    static const struct {
+        const char *type, *kernel;
+        unsigned d, dv, page;
+        int left, right;
+        bool capped, biased, sunk;
+    } served[] = {{"f16", "attention_tensor128", 128, 128, 0, ALL, 0, false, false, false},
+                  {"bf16", "attention_tensor64", 64, 64, 0, ALL, ALL, false, false, true},
+                  {"f16", "attention_tensor64", 64, 64, 16, 70, 0, true, true, false},
+                  {"f16", "attention_tensor80", 80, 80, 0, 100, 30, false, false, false},
+                  {"bf16", "attention_tensor192", 192, 128, 64, ALL, 0, false, false, false},
+                  {"f16", "attention_tensor256", 256, 256, 0, ALL, 0, false, false, true}};
+    batch b = {.type = served[_i].type,
+               .kernel = served[_i].kernel,
+               .d = served[_i].d,
+               .dv = served[_i].dv,
+               .page = served[_i].page,
+               .left = served[_i].left,
+               .right = served[_i].right,
+               .capped = served[_i].capped,
+               .biased = served[_i].biased,
+               .sunk = served[_i].sunk,
+               .heads = 2,
+               .kv_heads = 1,
+               .queries = {3, 0, 130, 1},
+               .keys = {2, 7, 171, 0}};
+    char path[5000], text[DEFINES];
+    kernel_kit kit = open_for(&b);
+    tvm_ir_program *program = assemble_file(program_path("attention.vasm", path), define(&b, text));
+    memory m = give(&kit, &b);
+    kit_launch(&kit, b.kernel);
+    void *o = malloc(kit_bytes(m.o));
+    ck_assert_ptr_nonnull(o);
+    memcpy(o, m.o->data, kit_bytes(m.o)), memset(m.lse->data, 0x7f, kit_bytes(m.lse));
+    kit_execute(&kit, m.o, program, b.kernel, "sm_100a");
+    ck_assert_mem_eq(m.o->data, o, kit_bytes(m.o));
+    kit_read(&kit, m.lse);
+    for (unsigned s = 0; s < SEQUENCES; s++)
+        for (unsigned head = 0; head < b.heads; head++)
+            for (size_t i = 0; i < b.queries[s]; i++) check_row(&b, &m, s, head, i);
+    tvm_ir_program_free(program);
+    free(m.table), free(o);
+    kit_close(&kit);
+}
+END_TEST
+enum { ON_MACHINE = 6 };
+
 /* Later keys come first, so that a row's greatest score grows from tile to tile: by less than what the wide
  * kernels let pass without scaling their sums, and by more over several tiles, other ones in each row. */
 START_TEST(a_maximum_that_grows_is_followed) {
-    static const char *const served[] = {"attention_wide128", "attention_wide256", "attention_eight128"};
+    static const char *const served[] = {"attention_wide128", "attention_wide256", "attention_eight128",
+                                         "attention_tensor128", "attention_tensor256"};
     batch b = {.type = _i == 2 ? "f8_e4m3" : "f16",
-               .d = _i == 1 ? 256 : 128,
-               .dv = _i == 1 ? 256 : 128,
+               .d = strstr(served[_i], "256") ? 256 : 128,
+               .dv = strstr(served[_i], "256") ? 256 : 128,
                .heads = 1,
                .kv_heads = 1,
                .left = ALL,
@@ -490,6 +560,8 @@ static const char *const compiled[][2] = {
     {"T=f8_e4m3 BLOCK=128", "sm_90a"},
     {"BLOCK=64", "sm_80"},
     {"T=bf16 BLOCK=128 PAGE=16 CAP=true", "sm_90a"},
+    {"", "sm_100a"},
+    {"T=bf16 PAGE=16 CAP=true ALIBI=true", "sm_110a"},
 };
 enum { COMPILED = sizeof compiled / sizeof *compiled };
 
@@ -505,14 +577,15 @@ int main(void) {
     Suite *suite = suite_create("attention programs");
     TCase *tests = tcase_create("attention");
     tcase_add_loop_test(tests, every_mask_goes_with_every_option, 0, OPTIONS);
-    tcase_add_loop_test(tests, sinks_join_the_sum, 0, 3);
+    tcase_add_loop_test(tests, sinks_join_the_sum, 0, 4);
     tcase_add_loop_test(tests, blocks_that_are_chosen_are_seen, 0, BLOCKED);
-    tcase_add_test(tests, wide_tiles_serve_long_sequences);
+    tcase_add_loop_test(tests, wide_tiles_serve_long_sequences, 0, 2);
     tcase_add_test(tests, heads_in_groups_are_all_served);
     tcase_add_loop_test(tests, every_pair_of_choices_is_right, 0, ATTENTION_ROWS);
     tcase_add_test(tests, no_pair_is_left_out);
     tcase_add_loop_test(tests, eight_bits_are_multiplied_as_they_are, 0, 4);
-    tcase_add_loop_test(tests, a_maximum_that_grows_is_followed, 0, 3);
+    tcase_add_loop_test(tests, code_for_tensor_memory_does_as_the_interpreter, 0, ON_MACHINE);
+    tcase_add_loop_test(tests, a_maximum_that_grows_is_followed, 0, 5);
     tcase_add_loop_test(tests, what_the_cache_lacks_is_a_fault, 0, 2);
     tcase_add_test(tests, a_width_that_nothing_serves_names_the_nearest);
     tcase_add_loop_test(tests, it_compiles_without_spills, 0, COMPILED);
