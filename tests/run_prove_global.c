@@ -441,7 +441,7 @@ typedef struct shipped_program {
 
 static const shipped_program programs[] = {
     {"argmax.vasm", 5, 5, 0, 0},
-    {"attention.vasm", 18, 0, 0, 0},
+    {"attention.vasm", 24, 0, 0, 0},
     {"attention_backward.vasm", 20, 0, 0, 0},
     {"attention_decode.vasm", 7, 0, 7, 0},
     {"attention_merge.vasm", 6, 6, 0, 0},
