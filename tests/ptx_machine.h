@@ -167,6 +167,15 @@ static inline void ptx_atomic(ptx_machine *m, const ptx_insn *insn, unsigned t) 
 
 /* ---- execution ---- */
 
+/* Bytes that come to the L2 cache must be some that the kernel may read. */
+static inline void ptx_prefetch(ptx_machine *m, const ptx_insn *insn) {
+    const ptx_operand *source = &insn->operand[0];
+    for (unsigned t = 0; t < m->threads; t++)
+        if (ptx_active(m, insn, t))
+            ptx_allowed(m, insn, (const uint8_t *)(uintptr_t)(ptx_get(m, source->reg[0], t) + source->value),
+                        1, t);
+}
+
 static inline void ptx_step_threads(ptx_machine *m, const ptx_insn *insn) {
     bool memory = ptx_is(insn->part[0], "ld") || ptx_is(insn->part[0], "st"),
          copy = ptx_is(insn->part[0], "cp");
@@ -381,6 +390,8 @@ static inline void ptx_step_warps(ptx_machine *m, const ptx_insn *insn) {
         ptx_fence(m, insn);
     else if (ptx_is(op, "elect"))
         ptx_elect(m, insn);
+    else if (ptx_is(op, "prefetch"))
+        ptx_prefetch(m, insn);
     else if (ptx_is(op, "cp") && ptx_is(insn->part[2], "bulk") && strstr(insn->part[3], "_group"))
         ptx_bulk_group(m, insn);
     else if (ptx_is(op, "cp") &&
@@ -393,7 +404,7 @@ static inline void ptx_step_warps(ptx_machine *m, const ptx_insn *insn) {
 static inline bool ptx_does_nothing(const ptx_insn *insn) {
     const char *op = insn->part[0];
     return insn->label != UINT32_MAX || ptx_is(op, "griddepcontrol") || ptx_is(op, "nanosleep") ||
-           ptx_is(op, "prefetch") ||
+           (ptx_is(op, "prefetch") && ptx_is(insn->part[1], "tensormap")) ||
            (ptx_is(op, "cp") && insn->parts < 5 && !ptx_is(insn->part[2], "bulk")); /* groups */
 }
 

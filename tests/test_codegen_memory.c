@@ -554,6 +554,49 @@ START_TEST(the_generated_code_does_what_the_interpreter_does) {
 }
 END_TEST
 
+/* ---- prefetches ---- */
+
+/* A gather that nobody reads, of rows of which some are outside: [64, 400] bytes of x[n, 400], or of each row
+ * of them the first element of y[n, 3]. */
+static const struct prefetch_row {
+    const char *target, *gather;
+    unsigned count; /* of instructions */
+} prefetch_rows[] = {
+    {"sm_90a", "x[%row, 0], layout spatial(32, 1).local(2, 400)", 8},
+    {"sm_90a", "x[%row, 0], layout spatial(32, 1).local(2, 8)", 2},
+    {"sm_80", "x[%row, 0], layout spatial(32, 1).local(2, 400)", 8},
+    {"sm_80", "y[%row, 0], layout spatial(32, 1).local(2, 1)", 2},
+};
+
+START_TEST(a_gather_that_nobody_reads_is_a_prefetch) {
+    const struct prefetch_row *row = &prefetch_rows[_i];
+    enum { ROWS = 40 };
+    _Alignas(16) static uint8_t x[ROWS * 400];
+    static float y[ROWS * 3];
+    char text[512];
+    snprintf(
+        text, sizeof text,
+        ".vasm 3\n.kernel f(n: i32, x: global u8[n, 400], y: global f32[n, 3])\n.warps 1\n.grid 1\n"
+        "%%row = iota(i32[64, 1], axis 0, layout spatial(32, 1).local(2, 1)) - 5\n%%near = gather %s\n.end\n",
+        row->gather);
+    tvm_ir_program *program = assemble(text);
+    tvm_module *module = translate(program, row->target);
+    const char *ptx = module->ptx;
+    ck_assert_msg(occurrences(ptx, "prefetch.global.L2 [") == row->count, "%s\n%s", row->gather, ptx);
+    ck_assert_msg(!strstr(ptx, "ld.global"), "%s", ptx);
+    ptx_machine m = ptx_load(ptx, "f", module->kernels[0].abi.threads);
+    m.grid[0] = m.grid[1] = m.grid[2] = 1;
+    m.params[0] = ROWS, m.params[1] = (uint64_t)(uintptr_t)x, m.params[2] = (uint64_t)(uintptr_t)y;
+    ptx_allow(&m, x, sizeof x);
+    ptx_allow(&m, (const uint8_t *)y, sizeof y);
+    ptx_run(&m);
+    ck_assert_str_eq(m.fault, "");
+    ptx_free(&m);
+    tvm_module_free(module);
+    tvm_ir_program_free(program);
+}
+END_TEST
+
 /* ptxas takes all of it, for every target, where there is one. */
 START_TEST(ptxas_accepts_every_candidate) {
     tvm_ir_program *program = assemble_row(&run_rows[_i]);
@@ -587,6 +630,8 @@ int main(void) {
     tcase_add_test(tests, targets_are_known_by_name_and_by_device);
     tcase_add_loop_test(tests, the_generated_code_does_what_the_interpreter_does, 0, runs);
     tcase_add_loop_test(tests, ptxas_accepts_every_candidate, 0, runs);
+    tcase_add_loop_test(tests, a_gather_that_nobody_reads_is_a_prefetch, 0,
+                        sizeof prefetch_rows / sizeof *prefetch_rows);
     suite_add_tcase(suite, tests);
     return run_suite(suite);
 }

@@ -139,6 +139,7 @@ static unsigned ptx_effects(const char *opcode, unsigned reads_shared, unsigned 
     if (begins(opcode, "griddepcontrol.launch_dependents")) return TVM_EFFECT_NEXT_LAUNCH;
     if (begins(opcode, "call")) return TVM_EFFECT_OUTPUT;
     if (begins(opcode, "prefetch.tensormap")) return 0;
+    if (begins(opcode, "prefetch.global")) return TVM_EFFECT_READ_GLOBAL;
     if (strstr(opcode, ".bulk_group")) return TVM_EFFECT_ASYNC | TVM_EFFECT_WRITE_GLOBAL | reads_shared;
     if (begins(opcode, "cp.async.mbarrier.")) return TVM_EFFECT_ASYNC | TVM_EFFECT_MBARRIER;
     if (begins(opcode, "ldmatrix")) return reads_shared;

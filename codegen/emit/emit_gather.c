@@ -3,6 +3,7 @@
 #include "global_transfer.h"
 #include "shared_places.h"
 #include "emit_wgmma.h"
+#include "uses.h"
 
 static bool is_shared(const emitter *e, const tvm_operand *tensor) {
     return e->k->kernel->slots[tensor->value].kind == TVM_SLOT_SHARED;
@@ -11,6 +12,11 @@ static bool is_shared(const emitter *e, const tvm_operand *tensor) {
 /* The operand after the tensor's indices. */
 static const tvm_operand *after_indices(const emitter *e, const tvm_operand *tensor) {
     return tensor + 1 + tvm_slot_rank(e->k->program, &e->k->kernel->slots[tensor->value]);
+}
+
+/* Where no instruction reads what a gather gives, what is left of it is that its bytes come nearer. */
+static bool is_prefetch(const emitter *e, const tvm_insn *insn, const transfer *t) {
+    return e->k->uses->slots[insn->result].count == 0 && t->g.tile.bits >= 8;
 }
 
 tvm_status tvm_emit_GATHER(emitter *e, const tvm_insn *insn) {
@@ -27,7 +33,9 @@ tvm_status tvm_emit_GATHER(emitter *e, const tvm_insn *insn) {
     }
     transfer t = {0};
     tvm_status status = tvm_transfer_open(e, &t, tensor, insn->result, false, mask);
-    if (status == TVM_OK) {
+    if (status == TVM_OK && is_prefetch(e, insn, &t)) {
+        status = tvm_transfer_prefetch(e, &t, tvm_transfer_alignment(&t));
+    } else if (status == TVM_OK) {
         t.hint = tvm_cache_hint(e, evict);
         tvm_transfer_fill(e, &t, fill);
         status = tvm_transfer_load_all(e, &t, tvm_transfer_alignment(&t));

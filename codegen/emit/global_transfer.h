@@ -88,6 +88,9 @@ bool tvm_transfer_find_runs(emitter *e, transfer *t, unsigned align, access_plan
 tvm_status tvm_transfer_load_runs(emitter *e, transfer *t, const access_plan *plan);
 tvm_status tvm_transfer_store_runs(emitter *e, transfer *t, const access_plan *plan);
 
+/* The whole tensor to the L2 cache, and its line of the report. */
+tvm_status tvm_transfer_prefetch(emitter *e, transfer *t, unsigned align);
+
 /* The whole tensor, and its line of the report. */
 tvm_status tvm_transfer_load_all(emitter *e, transfer *t, unsigned align);
 tvm_status tvm_transfer_store_all(emitter *e, transfer *t, unsigned align);
