@@ -396,6 +396,61 @@ START_TEST(a_persistent_kernel_needs_room) {
 }
 END_TEST
 
+/* y = x, by blocks of which each waits for the one before it. */
+static const char chain_source[] =
+    ".vasm 7\n"
+    ".kernel chain(n: i32, x: global f32[n], y: global f32[n])\n"
+    ".warps 1\n"
+    ".grid cdiv(n, 128)\n"
+    "    %turn = alloc-global i32[1], clean\n"
+    "    lock-semaphore %turn[0], block.x\n"
+    "    store-global y[block.x * 128], load-global(x[block.x * 128], spatial(32).local(4))\n"
+    "    release-semaphore %turn[0], (block.x + 1) % grid.x\n"
+    ".end\n";
+
+/* The persistent kernel has as many blocks as are resident. Where 2 are, 3 that wait for each other are one
+ * too many: nothing is launched. Blocks that do not wait may be more than are resident; and where there is
+ * room, the same graph runs. */
+START_TEST(blocks_that_wait_are_all_resident) {
+    tvm_program *chains;
+    setenv("FAKE_CUDA_MULTIPROCESSORS", "2", 1);
+    setenv("FAKE_CUDA_RESIDENT", "1", 1);
+    is_persistent = true;
+    assert_ok(open_all());
+    assert_ok(make_diamond());
+    assert_ok(tvm_graph_launch(graph, NULL));
+    assert_said("node 0: tvm_persistent 2,1,1 32 192\nnode 0 with 2 1\nreplay\n");
+    tvm_graph_free(graph);
+    assert_ok(tvm_assemble(context, chain_source, strlen(chain_source), NULL, &chains));
+    assert_ok(tvm_graph_create(context, "g", &graph));
+    assert_ok(tensor("x", TVM_GRAPH_INPUT, 0, N));
+    assert_ok(tensor("z", TVM_GRAPH_OUTPUT, 2, N));
+    assert_ok(tensor("t", TVM_GRAPH_TEMPORARY, -1, N));
+    assert_ok(ADD_LAUNCH(graph, "free", kernel("scale"), INTEGER(N), REAL(2), NAMED("x"), NAMED("t")));
+    assert_ok(ADD_LAUNCH(graph, "turns", kernel_named(chains, "chain"), INTEGER(N), NAMED("t"), NAMED("z")));
+    assert_ok(tvm_graph_set_persistent(graph));
+    assert_ok(tvm_graph_finish(graph));
+    driver_said();
+    ck_assert_int_eq(tvm_graph_launch(graph, NULL), TVM_LIMIT);
+    ck_assert_msg(strstr(tvm_message(context),
+                         "graph 'g': launch 'turns': its 3 blocks wait for each other, and 2 blocks of the "
+                         "persistent kernel are resident at a time") != NULL,
+                  "%s", tvm_message(context));
+    const char *said = driver_said();
+    ck_assert_msg(!strstr(said, "node") && !strstr(said, "replay"), "%s", said);
+    setenv("FAKE_CUDA_RESIDENT", "2", 1);
+    assert_ok(tvm_graph_launch(graph, NULL));
+    said = driver_said();
+    ck_assert_msg(strstr(said, "node 0: tvm_persistent 4,1,1 ") && strstr(said, "node 0 with 2 1\nreplay\n"),
+                  "%s", said);
+    unsetenv("FAKE_CUDA_RESIDENT");
+    unsetenv("FAKE_CUDA_MULTIPROCESSORS");
+    tvm_graph_free(graph);
+    graph = NULL;
+    tvm_program_free(chains);
+}
+END_TEST
+
 #else
 
 static void setup(void) {}
@@ -430,6 +485,7 @@ int main(void) {
     tcase_add_test(tests, every_call_may_fail);
     tcase_add_test(tests, every_call_of_a_persistent_graph_may_fail);
     tcase_add_test(tests, a_persistent_kernel_needs_room);
+    tcase_add_test(tests, blocks_that_wait_are_all_resident);
 #else
     tcase_add_test(tests, without_cuda_there_is_no_gpu);
 #endif
