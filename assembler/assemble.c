@@ -6,6 +6,7 @@
 #include "canonical.h"
 #include "expr_text.h"
 #include "expressions.h"
+#include "head.h"
 #include "infer_open.h"
 #include "language.h"
 #include "picture.h"
@@ -46,6 +47,8 @@ static void finish(tvm_asm *as) {
     tvm_symbols_free(&as->kernel.elements);
     tvm_symbols_free(&as->kernel.slot_names);
     tvm_asm_free_open(as);
+    if (as->kernel.is_graph) tvm_asm_graph_leave(as);
+    tvm_graph_text_free(as->graph.text);
     tvm_ir_program_free(as->program);
     free(as->statics.defines);
     free(as->statics.tunes.values);
@@ -150,6 +153,23 @@ static void add_source_lines(const tvm_asm *as, tvm_diags *diags, size_t from) {
     }
 }
 
+/* Gives the graph to the caller. */
+static tvm_status verified_graph(tvm_asm *as) {
+    tvm_graph_text *text = as->graph.text;
+    size_t before = as->report.diags ? as->report.diags->count : 0;
+    if (!text) return TVM_OK;
+    if (!text->head) {
+        tvm_asm_error_in(as, as->text.sources, NULL, NULL, "'.program' without a '.graph'");
+        return as->report.status;
+    }
+    tvm_status status = tvm_verify(text->head, as->report.diags);
+    if (status && as->report.diags) add_source_lines(as, as->report.diags, before);
+    if (status) return status;
+    *as->options->graph = text;
+    as->graph.text = NULL;
+    return TVM_OK;
+}
+
 static tvm_status verified(tvm_asm *as, tvm_ir_program **program) {
     tvm_ir_program *result = tvm_asm_canonical(as->program, as->report.diags);
     if (!result) return TVM_NO_MEMORY;
@@ -170,6 +190,7 @@ tvm_status tvm_assemble_text(const char *text, size_t length, const char *name,
                              const tvm_assembler_options *options, tvm_ir_program **program,
                              tvm_diags *diags) {
     *program = NULL;
+    if (options && options->graph) *options->graph = NULL;
     tvm_asm *as = start(options, diags);
     if (!as) return TVM_NO_MEMORY;
     read_defines(as);
@@ -183,6 +204,10 @@ tvm_status tvm_assemble_text(const char *text, size_t length, const char *name,
     }
     tvm_status status = as->report.status;
     if (status == TVM_OK) status = verified(as, program);
+    if (status == TVM_OK && (status = verified_graph(as)) != TVM_OK) {
+        tvm_ir_program_free(*program);
+        *program = NULL;
+    }
     if (options && options->version) *options->version = as->text.latest;
     finish(as);
     return status;

@@ -2,6 +2,7 @@
 #ifndef TVM_ASSEMBLER_H
 #define TVM_ASSEMBLER_H
 
+#include "graph_text.h"
 #include "program.h"
 #include "text.h"
 
@@ -30,6 +31,9 @@ typedef struct tvm_assembler_options {
     tvm_tune_space *space; /* NULL, or what gets the space, also of a program with errors behind its .tune */
     void (*reads)(void *closure, const char *path); /* NULL, or called for each file that is included */
     void *closure;
+    tvm_graph_text **graph; /* NULL: a text with a graph is refused. Else what gets the graph, the caller's
+                               (tvm_graph_text_free), or NULL where the text has none; the program has the
+                               kernels that stand beside it */
 } tvm_assembler_options;
 
 /* Assembles and verifies. `name` is the file named in diagnostics and against whose folder .include is

@@ -1,6 +1,7 @@
 /* Statements that begin with a dot. */
 #include "directives.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "cursor.h"
@@ -15,7 +16,7 @@
 
 typedef bool directive_function(tvm_asm *as, const tvm_token *token);
 
-typedef enum where { ANYWHERE, TOP_LEVEL, IN_KERNEL, IN_ENTRY, IN_EITHER } where;
+typedef enum where { ANYWHERE, TOP_LEVEL, IN_KERNEL, IN_HEAD, IN_ENTRY, IN_EITHER } where;
 
 typedef struct directive {
     const char *name;
@@ -148,17 +149,18 @@ static const directive directives[] = {
 enum { DIRECTIVE_COUNT = sizeof directives / sizeof *directives };
 
 static bool run(tvm_asm *as, const directive *d, const tvm_token *token) {
-    if ((d->where == IN_KERNEL && (!as->kernel.begun || as->kernel.is_entry)) ||
+    bool in_head = as->kernel.begun && !as->kernel.is_entry; /* of a kernel, or of a graph */
+    if ((d->where == IN_KERNEL && (!in_head || as->kernel.is_graph)) || (d->where == IN_HEAD && !in_head) ||
         (d->where == IN_EITHER && !as->kernel.begun))
         return tvm_asm_error(as, token, NULL, "'.%s' outside of a kernel", d->name);
     if (d->where == IN_ENTRY && !as->kernel.is_entry)
         return tvm_asm_error(as, token, NULL, "'.%s' outside of an entry", d->name);
     if (d->where == TOP_LEVEL && as->kernel.begun) {
-        const char *what = as->kernel.is_entry ? "an entry" : "a kernel";
-        tvm_asm_error(as, token,
-                      as->kernel.is_entry ? "the entry before it ends with .end"
-                                          : "the kernel before it ends with .end",
-                      "'.%s' inside of %s", d->name, what);
+        char hint[48];
+        const char *what = tvm_asm_what_is_open(as);
+        snprintf(hint, sizeof hint, "the %s before it ends with .end", what);
+        tvm_asm_error(as, token, hint, "'.%s' inside of %s %s", d->name, as->kernel.is_entry ? "an" : "a",
+                      what);
         tvm_asm_kernel_close(as);
     }
     return d->function(as, token);

@@ -53,7 +53,7 @@ bool tvm_asm_leave_kernel(tvm_asm *as) {
     if (!as->kernel.begun || as->kernel.frames < as->text.frame_count) return true;
     const tvm_token *token = &as->kernel.source->tokens[as->kernel.token];
     tvm_asm_error_in(as, as->kernel.source, token, NULL, "'.%s' without '.end'",
-                     as->kernel.is_entry ? "entry" : "kernel");
+                     tvm_asm_what_is_open(as));
     tvm_asm_kernel_close(as);
     return false;
 }

@@ -27,6 +27,11 @@ bool tvm_asm_launch_name(tvm_asm *as, const char *what, const char **name, uint3
     return true;
 }
 
+const char *tvm_asm_what_is_open(const tvm_asm *as) {
+    if (as->kernel.is_graph) return "graph";
+    return as->kernel.is_entry ? "entry" : "kernel";
+}
+
 void tvm_asm_kernel_open(tvm_asm *as, const tvm_token *token) {
     as->kernel.begun = true;
     as->kernel.role = TVM_NONE;
@@ -37,6 +42,12 @@ void tvm_asm_kernel_open(tvm_asm *as, const tvm_token *token) {
     tvm_symbols_enter(&as->statics.names);
 }
 
+void tvm_asm_graph_leave(tvm_asm *as) {
+    as->program = as->graph.kernels;
+    as->graph.kernels = NULL;
+    as->kernel.is_graph = false;
+}
+
 void tvm_asm_kernel_close(tvm_asm *as) {
     as->kernel.begun = as->kernel.is_entry = false;
     as->kernel.control_count = 0;
@@ -44,6 +55,7 @@ void tvm_asm_kernel_close(tvm_asm *as) {
     tvm_asm_forget_open(as);
     tvm_asm_forget_variables(as);
     tvm_symbols_leave(&as->statics.names);
+    if (as->kernel.is_graph) tvm_asm_graph_leave(as);
 }
 
 bool tvm_asm_check_warps(tvm_asm *as, const tvm_token *token) {

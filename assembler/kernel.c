@@ -5,6 +5,7 @@
 #include "directives.h"
 #include "expressions.h"
 #include "frames.h"
+#include "graph.h"
 #include "head.h"
 #include "infer.h"
 #include "language.h"
@@ -30,9 +31,11 @@ static bool skip_brackets(tvm_asm *as, const char *what, const char *close) {
 }
 
 static bool parameter_type(tvm_asm *as, tvm_slot *slot, uint32_t *shape_at) {
-    bool global = tvm_asm_accept(as, "global");
+    bool global = as->kernel.is_graph ? tvm_asm_graph_role(as) : tvm_asm_accept(as, "global");
     const tvm_token *token = tvm_asm_peek(as);
     tvm_dtype type;
+    if (as->kernel.is_graph && !global && tvm_asm_at(as, "global"))
+        return tvm_asm_error(as, token, NULL, "a tensor of a graph is 'input', 'output' or 'state'");
     if (!tvm_asm_type(as, &type)) return false;
     *slot = (tvm_slot){.kind = global ? TVM_SLOT_GLOBAL : TVM_SLOT_SCALAR, .dtype = type, .layout = TVM_NONE};
     for (unsigned d = 0; d < TVM_MAX_RANK; d++) slot->shape[d] = slot->stride[d] = TVM_NONE;
@@ -269,6 +272,12 @@ static bool parameters_of_kernel(tvm_asm *as, const tvm_token *token) {
     return tvm_asm_expect_end(as);
 }
 
+bool tvm_asm_parameters(tvm_asm *as, const tvm_token *token, uint32_t from) {
+    bool good = parameters_of_kernel(as, token);
+    if (!good) poison_rest(as, from);
+    return good;
+}
+
 /* ---- .kernel ---- */
 
 bool tvm_directive_kernel(tvm_asm *as, const tvm_token *token) {
@@ -288,9 +297,7 @@ bool tvm_directive_kernel(tvm_asm *as, const tvm_token *token) {
     as->kernel.warps_seen = as->kernel.resident_seen = as->kernel.cluster_seen = as->kernel.grid_seen =
         as->kernel.warps_missed = false;
     tvm_asm_kernel_open(as, token);
-    good = good && parameters_of_kernel(as, token);
-    if (!good) poison_rest(as, from);
-    return good;
+    return tvm_asm_parameters(as, token, from) && good;
 }
 
 /* With version 1 of the language, a kernel without a grid runs as one block. */
@@ -315,7 +322,7 @@ bool tvm_directive_end(tvm_asm *as, const tvm_token *token) {
     tvm_asm_close_frames(as, as->kernel.frames);
     if (as->text.frame_count > as->kernel.frames)
         tvm_asm_error(as, token, NULL, "this %s began in the including file or macro and must end there",
-                      as->kernel.is_entry ? "entry" : "kernel");
+                      tvm_asm_what_is_open(as));
     for (unsigned i = as->kernel.control_count; i-- > 0;) {
         const tvm_control *control = &as->kernel.controls[i];
         tvm_asm_error_in(as, control->source, &control->source->tokens[control->token], NULL,
@@ -323,6 +330,8 @@ bool tvm_directive_end(tvm_asm *as, const tvm_token *token) {
     }
     if (as->kernel.is_entry) {
         entry_check(as);
+    } else if (as->kernel.is_graph) {
+        tvm_asm_graph_check(as);
     } else {
         tvm_asm_check_warps(as, token);
         check_grid(as);

@@ -191,16 +191,19 @@ static void assemble(lsp_server *server, lsp_document *document) {
     tvm_text layouts = {0};
     tvm_ir_program *program = NULL;
     unsigned version = 0;
+    tvm_graph_text *graph = NULL;
     tvm_assembler_options options = {.include_dirs = server->options->include_dirs,
                                      .include_dir_count = server->options->include_dir_count,
                                      .layouts = &layouts,
                                      .version = &version,
                                      .open_text = open_text,
-                                     .open_context = server};
+                                     .open_context = server,
+                                     .graph = &graph};
     document->stale = false;
     tvm_status status =
         tvm_assemble_text(document->text, document->length, document->path, &options, &program, &diags);
     if (status == TVM_OK) status = tvm_warnings_find(program, &server->warnings, version, &diags);
+    tvm_graph_text_free(graph);
     tvm_ir_program_free(program);
     if (status == TVM_NO_MEMORY) server->failed = true;
     if (layouts.size && !layouts.failed) {

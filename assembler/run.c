@@ -5,6 +5,7 @@
 #include "cursor.h"
 #include "directives.h"
 #include "frames.h"
+#include "graph.h"
 #include "language.h"
 #include "macro.h"
 #include "report.h"
@@ -43,6 +44,8 @@ static void one_statement(tvm_asm *as) {
     } else if (as->kernel.is_entry) {
         tvm_asm_expected(as, token, "'.case KERNEL if CONDITION'", "a directive");
         tvm_asm_skip_statement(as);
+    } else if (as->kernel.is_graph) {
+        tvm_asm_graph_statement(as);
     } else if (as->kernel.begun) {
         tvm_asm_statement(as);
     } else {

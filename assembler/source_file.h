@@ -22,10 +22,9 @@ void tvm_source_options_free(tvm_source_options *options);
 /* The assembler's options of them, by which it adds what a text includes to `files` (NULL: to none). */
 tvm_assembler_options tvm_source_assembler(const tvm_source_options *options, tvm_tool_files *files);
 
-/* Reads the program of a file ("-": standard input): bytecode where its first bytes or the extension .vbc say
- * so, else text, which is assembled; the options are of text alone. *is_text (NULL: not asked) tells which it
- * was. */
+/* tvm_program_file_read, by the options. graph: as of tvm_assembler_options. */
 tvm_status tvm_source_read_file(const char *path, const tvm_source_options *options, tvm_tool_files *files,
-                                bool *is_text, tvm_ir_program **program, tvm_diags *diags);
+                                tvm_graph_text **graph, bool *is_text, tvm_ir_program **program,
+                                tvm_diags *diags);
 
 #endif

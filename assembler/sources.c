@@ -1,30 +1,13 @@
 /* .include, and the files that are being read. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "cursor.h"
 #include "directives.h"
 #include "fileio.h"
+#include "find_file.h"
 #include "report.h"
 #include "run.h"
-
-/* folder (with its slash, may be empty) + file, in scratch memory. */
-static char *joined(tvm_asm *as, const char *folder, size_t length, bool slash, const char *file) {
-    size_t size = length + strlen(file) + 4;
-    char *path = tvm_arena_alloc(&as->scratch, size);
-    if (!path) return NULL;
-    snprintf(path, size, "%.*s%s%s", (int)length, folder, slash ? "/" : "", file);
-    if (strcmp(path, "-") == 0) snprintf(path, size, "./-");
-    return path;
-}
-
-static const tvm_source *known_source(const tvm_asm *as, const char *path) {
-    for (const tvm_source *source = as->text.sources; source; source = source->next)
-        if (strcmp(source->name, path) == 0) return source;
-    return NULL;
-}
 
 static const tvm_source *read_source(tvm_asm *as, const tvm_token *token, const char *path) {
     uint8_t *bytes = NULL;
@@ -58,32 +41,17 @@ static const tvm_source *read_source(tvm_asm *as, const tvm_token *token, const 
     return source;
 }
 
-/* The source of an included file: beside the including one, then in each -I folder. */
 static const tvm_source *find_source(tvm_asm *as, const tvm_token *token, const char *file) {
-    const char *includer = as->text.source->name, *slash = strrchr(includer, '/');
-    size_t folder = file[0] == '/' || !slash ? 0 : (size_t)(slash - includer) + 1;
-    size_t folders = as->options && file[0] != '/' ? as->options->include_dir_count : 0;
-    for (size_t i = 0; i <= folders; i++) {
-        const char *path = i ? joined(as, as->options->include_dirs[i - 1],
-                                      strlen(as->options->include_dirs[i - 1]), true, file)
-                             : joined(as, includer, folder, false, file);
-        if (!path) {
-            tvm_asm_no_memory(as);
-            return NULL;
-        }
-        const tvm_source *source = known_source(as, path);
-        if (source) return source;
-        if (access(path, F_OK) == 0) return read_source(as, token, path);
-    }
-    tvm_asm_error(as, token, folders ? NULL : "folders to search are given with -I", "cannot find '%.200s'",
-                  file);
-    return NULL;
+    const char *path = tvm_asm_find_file(as, token, file);
+    const tvm_source *source = path ? tvm_asm_known_source(as, path) : NULL;
+    return source || !path ? source : read_source(as, token, path);
 }
 
 bool tvm_asm_push_source(tvm_asm *as, const tvm_source *source, uint32_t opener) {
     if (as->text.frame_count == TVM_ASM_FRAMES) {
+        tvm_asm_error(as, tvm_asm_peek(as), NULL, "nested deeper than %d", TVM_ASM_FRAMES);
         as->report.stopped = true;
-        return tvm_asm_error(as, tvm_asm_peek(as), NULL, "nested deeper than %d", TVM_ASM_FRAMES);
+        return false;
     }
     as->text.frames[as->text.frame_count++] = (tvm_frame){.kind = TVM_FRAME_FILE,
                                                           .source = source,

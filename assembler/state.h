@@ -153,6 +153,7 @@ typedef struct tvm_asm_statics {
 typedef struct tvm_asm_kernel_state {
     bool begun;
     bool is_entry;
+    bool is_graph; /* what is read is a graph: the program is its head */
     uint32_t index;
     uint32_t entry;
     uint32_t first;      /* of an entry: the kernel that gave it its parameters, or TVM_NONE */
@@ -176,6 +177,12 @@ typedef struct tvm_asm_kernel_state {
     unsigned control_count;
 } tvm_asm_kernel_state;
 
+/* The graph of the text. */
+typedef struct tvm_asm_graph_state {
+    tvm_graph_text *text;    /* NULL: there is none; malloc'ed */
+    tvm_ir_program *kernels; /* while its statements are read, the program of the text's own kernels */
+} tvm_asm_graph_state;
+
 /* The statement that is read. */
 typedef struct tvm_asm_statement_state {
     uint32_t line;
@@ -194,6 +201,7 @@ typedef struct tvm_asm {
     tvm_asm_text text;
     tvm_asm_statics statics;
     tvm_asm_kernel_state kernel;
+    tvm_asm_graph_state graph;
     tvm_asm_statement_state statement;
     tvm_open_layouts open; /* what the text leaves out (infer.h) */
 } tvm_asm;

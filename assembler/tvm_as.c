@@ -56,7 +56,7 @@ typedef struct arguments {
 static const struct argp_option options[] = {
     {"output", 'o', "FILE", 0,
      "write the bytecode to FILE (-: standard output); the default is the input's name with .vbc", 0},
-    {"check", OPTION_CHECK, NULL, 0, "verify the program and write nothing", 0},
+    {"check", OPTION_CHECK, NULL, 0, "verify the program, or a graph, and write nothing", 0},
     {"layouts", OPTION_LAYOUTS, NULL, 0, "list each tensor's layout and why it has it, and write nothing", 0},
     {"prove", OPTION_PROVE, "certificate", OPTION_ARG_OPTIONAL,
      "say of each kernel whether it is proved free of races and of deadlock, and write nothing; certificate: say what "
@@ -264,7 +264,9 @@ static tvm_status assemble(arguments *args, tvm_diags *diags) {
     tvm_ir_program *program = NULL;
     tvm_text layouts = {0};
     unsigned version = 0;
+    tvm_graph_text *graph = NULL;
     tvm_assembler_options how = tvm_source_assembler(&args->source, &args->files);
+    how.graph = &graph;
     how.layouts = args->layouts ? &layouts : NULL;
     how.version = &version;
     tvm_tool_reads(&args->files, args->input);
@@ -272,6 +274,10 @@ static tvm_status assemble(arguments *args, tvm_diags *diags) {
     if (status != TVM_OK) return status;
     status = tvm_assemble_text((const char *)text, size, args->input, &how, &program, diags);
     free(text);
+    if (status == TVM_OK && graph && !args->check)
+        status = tvm_diag_add(diags, TVM_USAGE, &(tvm_place){.file = args->input},
+                              "--check checks it, and tvm-run runs it", "a graph has no bytecode");
+    tvm_graph_text_free(graph);
     /* --prove says more */
     if (args->prove) tvm_warnings_choose(&args->warnings, "no-prove");
     if (status == TVM_OK) status = tvm_warnings_find(program, &args->warnings, version, diags);

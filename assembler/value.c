@@ -197,6 +197,8 @@ const char *tvm_value_what(const tvm_value *value) {
         return "a macro";
     case TVM_VALUE_SIGNATURE:
         return "a signature";
+    case TVM_VALUE_PROGRAM:
+        return "a program";
     case TVM_VALUE_TABLE:
         return "a table";
     case TVM_VALUE_RECORD:

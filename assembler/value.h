@@ -25,6 +25,7 @@ typedef enum tvm_value_kind {
     TVM_VALUE_TENSOR, /* of the kernel, or what an instruction that is not written yet gives */
     TVM_VALUE_MACRO,
     TVM_VALUE_SIGNATURE, /* parameters of kernels, read where one takes them */
+    TVM_VALUE_PROGRAM,   /* of .program */
     TVM_VALUE_TABLE,
     TVM_VALUE_RECORD, /* a row of a table */
     TVM_VALUE_LET     /* an expression of launch-time values, read anew where its name stands */
@@ -52,6 +53,7 @@ typedef struct tvm_value {
             uint8_t base, bits, shift;
         } swizzle;
         uint32_t expr;
+        uint32_t program; /* in the order of .program */
         struct {
             uint32_t slot;
             uint8_t kind;                      /* tvm_slot_kind */

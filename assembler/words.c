@@ -9,7 +9,8 @@
 #include "statement.h"
 
 /* Words that statements have between their parts, beside the names of operands. */
-static const char *const joining[] = {"to", "in", "global", "cost"};
+static const char *const joining[] = {"to",     "in",    "global", "cost", "input",
+                                      "output", "state", "after",  "with"};
 
 typedef struct visitor {
     tvm_word_kind kind;
@@ -44,6 +45,7 @@ static void give_control(const visitor *v) {
     give_rows(v, true);
     for (size_t i = 0; (word = tvm_asm_own_word(i)); i++)
         if (tvm_op_by_name(word, strlen(word)) == TVM_OP_COUNT) give(v, word);
+    give(v, "launch");
 }
 
 static void give_types(const visitor *v) {

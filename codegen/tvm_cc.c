@@ -303,7 +303,7 @@ static tvm_status embed(arguments *a, tvm_diags *diags) {
     bool is_text = false;
     tvm_status status = tvm_embed_parse(a->embed, targets, &count, diags);
     if (status == TVM_OK)
-        status = tvm_source_read_file(a->input, &a->source, &a->files, &is_text, &program, diags);
+        status = tvm_source_read_file(a->input, &a->source, &a->files, NULL, &is_text, &program, diags);
     if (status == TVM_OK && is_text && a->output == a->input)
         status =
             tvm_diag_add(diags, TVM_USAGE, &(tvm_place){.file = a->input}, "write bytecode with -o FILE.vbc",
@@ -329,7 +329,7 @@ static tvm_status compile(arguments *a, tvm_diags *diags) {
     tvm_module *module = NULL;
     tvm_status status = tvm_target_parse_native(a->target, &target, diags);
     if (status == TVM_OK)
-        status = tvm_source_read_file(a->input, &a->source, &a->files, NULL, &program, diags);
+        status = tvm_source_read_file(a->input, &a->source, &a->files, NULL, NULL, &program, diags);
     if (status == TVM_OK) status = tvm_tool_writes(&a->files, a->output, file_kinds[a->kind], diags);
     const tvm_translate_options with = {.counts_turns = a->count_turns};
     if (status == TVM_OK) status = tvm_translate_with(program, target, &with, &module, diags);

@@ -12,6 +12,7 @@ enum {
     TVM_LANGUAGE_OF_CLUSTERS = 3,   /* .cluster: in the container a part of each kernel from here on */
     TVM_LANGUAGE_OF_SHAPES = 6,     /* the kernels of an entry have parameters of the same shapes */
     TVM_LANGUAGE_OF_RECORDS = 7,    /* .signature and records of variables: of the text alone */
+    TVM_LANGUAGE_OF_GRAPHS = 7,     /* .graph and .program: of the text alone */
     TVM_LANGUAGE_OF_TENSORS = 7,    /* parts of tensors, reductions by name, functions of scalars: likewise */
     TVM_LANGUAGE_OF_TRAITS = 7,     /* has(...) and limit(...): operators of expressions */
     TVM_LANGUAGE_OF_BROADCASTS = 7, /* operands of mma that the matrices of a batch share */

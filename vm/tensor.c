@@ -34,6 +34,14 @@ static bool holds(tvm_dtype type, unsigned code, unsigned bits) {
     return same_type(type, code, bits) || (bytes && code == TVM_TENSOR_UINT && bits == 8);
 }
 
+tvm_tensor_dtype tvm_tensor_type(tvm_dtype type) {
+    unsigned code = type.kind == TVM_KIND_INT ? TVM_TENSOR_INT : TVM_TENSOR_UINT;
+    if (type.bits < 8) return (tvm_tensor_dtype){TVM_TENSOR_UINT, 8, 1};
+    for (size_t i = 0; i < sizeof own_codes / sizeof *own_codes; i++)
+        if (tvm_dtype_same(own_codes[i].type, type)) code = own_codes[i].code;
+    return (tvm_tensor_dtype){(uint8_t)code, type.bits, 1};
+}
+
 /* ---- texts ---- */
 
 static void add_shape(tvm_text *to, const int64_t *shape, unsigned rank) {

@@ -9,6 +9,10 @@ static inline void *tvm_tensor_data(const tvm_tensor *tensor) {
     return tensor->data ? (char *)tensor->data + tensor->byte_offset : NULL;
 }
 
+/* The type as callers have it: that of DLPack, else (elements narrower than a byte) uint8, of which the last
+ * dimension has as many as its elements take. */
+tvm_tensor_dtype tvm_tensor_type(tvm_dtype type);
+
 /* Is the tensor what parameter `param` declares, whose extents are `shape`: type, shape, on the context's
  * device, with the strides declared, or (NULL) row-major and contiguous, then also as one dimension?
  * TVM_ARGUMENT with the parameter, what is expected and what was found. */

@@ -393,6 +393,17 @@ typedef struct tvm_graph_argument {
 tvm_status tvm_graph_add_launch(tvm_graph *graph, const char *name, tvm_kernel *kernel,
                                 const tvm_graph_argument *arguments, size_t count, const char *const *after,
                                 size_t after_count);
+/* Makes a graph of a text (tvm-run(1) runs such files, vasm(5) has the syntax), up to tvm_graph_finish: more
+ * can be added. It has the programs that the text names, and frees them with itself. `arguments` are the
+ * parameters by name: of each scalar its value, and of tensors what is known of them, `tensor` or `data`;
+ * others wait for tvm_graph_set_tensor. Names of temporaries and parts begin with '%'. A scalar that no
+ * expression of the text reads, but launches take as it is, can be set later. The text and options are those
+ * of tvm_assemble. It fails as tvm_assemble and the functions above do. */
+tvm_status tvm_graph_assemble(tvm_context *context, const char *text, size_t length,
+                              const tvm_assemble_options *options, const tvm_graph_argument *arguments,
+                              size_t count, tvm_graph **graph);
+/* What a graph does with a tensor of that name, be it the caller's, a temporary or a part. */
+tvm_status tvm_graph_get_role(tvm_graph *graph, const char *name, tvm_graph_role *role);
 /* A GPU runs the graph as one persistent kernel, whose blocks take the blocks of the launches one after the
  * other; before tvm_graph_finish. Then tvm_graph_launch, too, fails with TVM_UNSUPPORTED where a kernel
  * cannot be a part of one, and with TVM_LIMIT where blocks that wait for each other would not run at a time;

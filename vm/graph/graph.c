@@ -83,8 +83,14 @@ void tvm_graph_free(tvm_graph *graph) {
     free(graph->scalars);
     tvm_precedence_free(&graph->order);
     pthread_mutex_destroy(&graph->lock);
+    if (graph->release) graph->release(graph->kept);
     free(graph->name);
     free(graph);
+}
+
+void tvm_graph_keep(tvm_graph *graph, void *kept, void (*release)(void *kept)) {
+    graph->kept = kept;
+    graph->release = release;
 }
 
 /* Room for one more pointer in an array, which grows by doubling. */
@@ -316,6 +322,19 @@ tvm_status tvm_graph_set_tensor(tvm_graph *graph, const char *name, const tvm_te
     return finish(graph, status, &diags);
 }
 
+tvm_status tvm_graph_get_role(tvm_graph *graph, const char *name, tvm_graph_role *role) {
+    if (!graph || !name || !role) return TVM_USAGE;
+    tvm_diags diags = {0};
+    pthread_mutex_lock(&graph->lock);
+    uint32_t index = find_tensor(graph, name);
+    tvm_status status = TVM_OK;
+    if (index == TVM_NONE)
+        status = tvm_diag_add(&diags, TVM_USAGE, NULL, NULL, "there is no tensor '%s'", name);
+    else
+        *role = graph->tensors[index]->role;
+    return finish(graph, status, &diags);
+}
+
 /* ---- scalars ---- */
 
 static tvm_status add_scalar(tvm_graph *graph, const char *name, const char *type, const tvm_value *value,
@@ -352,6 +371,9 @@ tvm_status tvm_graph_set_scalar(tvm_graph *graph, const char *name, const tvm_va
     uint32_t index = status ? TVM_NONE : find_scalar(graph, name);
     if (!status && index == TVM_NONE)
         status = tvm_diag_add(&diags, TVM_USAGE, NULL, NULL, "there is no scalar '%s'", name);
+    if (!status && tvm_graph_is_other_kind(*graph->scalars[index]->type == 'f', value))
+        status = tvm_diag_add(&diags, TVM_ARGUMENT, NULL, NULL, "scalar '%s' is %s", name,
+                              graph->scalars[index]->type);
     if (!status) {
         graph->scalars[index]->value = (tvm_value){.i = value->i, .f = value->f};
         make_stale(graph, TVM_NONE, index);

@@ -74,12 +74,22 @@ struct tvm_graph {
     tvm_precedence order;     /* of the launches */
     void *memory;             /* of the temporaries, and the launches' own tensors */
     uint64_t bytes, unshared; /* of it; of what lies there, one after the other */
-    void *device_graph;       /* NULL: none is made, or launches are made one after the other */
+    void *kept;               /* what lives as long as the graph; NULL: nothing */
+    void (*release)(void *kept);
+    void *device_graph; /* NULL: none is made, or launches are made one after the other */
 };
 
 /* The address of a tensor's first byte; 0: not known. */
 static inline uint64_t tvm_graph_address(const graph_tensor *tensor) {
     return (uint64_t)(uintptr_t)tvm_tensor_data(&tensor->tensor);
+}
+
+/* The graph owns what is kept from here on, such as its programs, and releases it at its end. */
+void tvm_graph_keep(tvm_graph *graph, void *kept, void (*release)(void *kept));
+
+/* Was a float given for an integer, or an integer for a float? */
+static inline bool tvm_graph_is_other_kind(bool is_float, const tvm_value *value) {
+    return is_float ? value->i && value->f == 0 : !value->i && value->f != 0;
 }
 
 /* Puts a text before the messages from number `from` on. */

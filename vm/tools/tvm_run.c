@@ -1,4 +1,4 @@
-/* tvm-run: runs a kernel of a .vbc file on arrays. See tvm-run(1). */
+/* tvm-run: runs a kernel of a program, or a graph, on arrays. See tvm-run(1). */
 #include "config.h"
 
 #include <argp.h>
@@ -12,6 +12,7 @@
 #include "run_bind.h"
 #include "run_cache.h"
 #include "run_check.h"
+#include "run_graph.h"
 #include "run_limits.h"
 #include "run_profile.h"
 #include "runtime.h"
@@ -37,7 +38,8 @@ enum {
     KEY_NCU,
     KEY_LIMITS,
     KEY_SANITIZE,
-    KEY_REQUIRE_PROOF
+    KEY_REQUIRE_PROOF,
+    KEY_PERSISTENT
 };
 
 static const struct argp_option options[] = {
@@ -74,6 +76,7 @@ static const struct argp_option options[] = {
     {"require-proof", KEY_REQUIRE_PROOF, NULL, 0,
      "refuse a kernel whose certificate does not show it to be free of races on shared memory and of deadlock",
      0},
+    {"persistent", KEY_PERSISTENT, NULL, 0, "of a graph: a GPU runs it as one persistent kernel", 0},
     {"check", KEY_CHECK, "LIBRARY:FUNCTION", 0,
      "call a C function with the same arguments, and compare the tensors", 0},
     {"tolerance", KEY_TOLERANCE, "T", 0,
@@ -88,7 +91,7 @@ static const struct argp_option options[] = {
     {0}};
 
 static const char description[] =
-    "Runs a kernel of a program, bytecode or text, on a GPU or in the interpreter.\v"
+    "Runs a kernel of a program, bytecode or text, or a graph, on a GPU or in the interpreter.\v"
     "VALUE is a number; for a tensor:\n"
     "  @FILE.npy      the contents of a file\n"
     "  @FILE:TENSOR   a tensor of a .safetensors file\n"
@@ -100,6 +103,7 @@ static const char description[] =
     "number as an extent.\n"
     "\n"
     "  tvm-run matmul.vbc --args m=16 a=@a.npy p=@p.npy s=@s.npy c=out:c.npy\n"
+    "  tvm-run layer.graph --args m=16 x=@x.npy w=@w.npy y=out:y.npy\n"
     "\n"
     "Exit status: 0 success, 1 an error, 2 wrong usage.";
 
@@ -109,7 +113,7 @@ typedef struct run_settings {
     tvm_context_options context;
     tvm_limits limits;
     const char *trace; /* NULL: no timeline */
-    bool time, profile, quiet, verbose, require_proof;
+    bool time, profile, quiet, verbose, require_proof, persistent;
     const char *svg; /* of --profile; NULL: none */
     bool ncu;
     const char *counters; /* of ncu; NULL: the usual ones */
@@ -212,6 +216,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
         break;
     case KEY_REQUIRE_PROOF:
         settings->require_proof = true;
+        break;
+    case KEY_PERSISTENT:
+        settings->persistent = true;
         break;
     case KEY_THREADS:
         if (!parse_count(arg, 1, 4096, &settings->context.threads))
@@ -392,17 +399,36 @@ static void print_code(const tvm_program *code) {
     fprintf(stderr, "tvm-run: code: %s\n", tvm_code_origin(code));
 }
 
-static tvm_status launch(const run_settings *settings, tvm_run_binding *binding, tvm_run_check *check,
-                         tvm_diags *diags) {
-    tvm_context *context = binding->context;
-    tvm_status status = failed(context, tvm_prepare(binding->function), diags);
-    print_warning(settings, context);
+/* Of a graph, which is NULL where a kernel is launched, the parameters are those of its head. */
+typedef struct run_job {
+    tvm_program *code;
+    tvm_graph_source *source; /* NULL: no graph, or it has it */
+    tvm_run_graph graph;
+} run_job;
+
+/* What is translated and checked before tensors are on the device. */
+static tvm_status prepare(const run_settings *settings, tvm_run_binding *binding, tvm_diags *diags) {
+    tvm_status status = failed(binding->context, tvm_prepare(binding->function), diags);
+    print_warning(settings, binding->context);
     if (!status && settings->verbose) print_code(binding->function->code);
-    if (!status && settings->verbose) status = print_costs(binding, diags);
+    return !status && settings->verbose ? print_costs(binding, diags) : status;
+}
+
+static tvm_status launch(const run_settings *settings, tvm_run_binding *binding, run_job *job,
+                         tvm_run_check *check, tvm_diags *diags) {
+    tvm_graph_source *source = job->source;
+    tvm_status status = source ? TVM_OK : prepare(settings, binding, diags);
     if (!status) status = tvm_run_upload(binding, diags);
     if (!status && settings->check) status = tvm_run_check_copy(check, binding, diags);
-    if (!status) status = launch_once(settings, binding, diags);
-    if (!status) status = failed(context, tvm_synchronize(context, NULL), diags);
+    if (!status && source) {
+        job->source = NULL;
+        status = tvm_run_graph_make(&job->graph, source, binding, diags);
+        print_warning(settings, binding->context);
+    }
+    if (!status)
+        status = source ? tvm_run_graph_launch(&job->graph, binding, diags)
+                        : launch_once(settings, binding, diags);
+    if (!status) status = failed(binding->context, tvm_synchronize(binding->context, NULL), diags);
     if (!status) status = tvm_run_download(binding, diags);
     if (!status && settings->check)
         status = tvm_run_check_compare(check, binding, settings->tolerance, settings->quiet ? NULL : stdout,
@@ -425,11 +451,20 @@ static tvm_status require_proof(tvm_context *context, tvm_kernel *function, tvm_
     return status;
 }
 
-static tvm_status run_code(const run_settings *settings, tvm_context *context, tvm_program *code,
-                           tvm_diags *diags) {
+static tvm_status choose(const run_settings *settings, tvm_context *context, const run_job *job,
+                         tvm_kernel **function, tvm_diags *diags) {
+    if (job->source) {
+        *function = tvm_graph_source_head(job->source);
+        return TVM_OK;
+    }
+    tvm_status status = choose_kernel(context, job->code, settings->kernel, function, diags);
+    return !status && settings->require_proof ? require_proof(context, *function, diags) : status;
+}
+
+static tvm_status run_job_on(const run_settings *settings, tvm_context *context, run_job *job,
+                             tvm_diags *diags) {
     tvm_kernel *function = NULL;
-    tvm_status status = choose_kernel(context, code, settings->kernel, &function, diags);
-    if (!status && settings->require_proof) status = require_proof(context, function, diags);
+    tvm_status status = choose(settings, context, job, &function, diags);
     if (status) return status;
     tvm_run_binding *binding = calloc(1, sizeof *binding);
     if (!binding) return tvm_diag_no_memory(diags);
@@ -439,7 +474,8 @@ static tvm_status run_code(const run_settings *settings, tvm_context *context, t
         fprintf(stderr, "tvm-run: of entry '%s' kernel '%s' runs\n", tvm_kernel_name(function),
                 tvm_kernel_name(binding->variant));
     if (!status && settings->check) status = tvm_run_check_open(settings->check, &check, diags);
-    if (!status) status = launch(settings, binding, &check, diags);
+    if (!status) status = launch(settings, binding, job, &check, diags);
+    tvm_run_graph_free(&job->graph);
     tvm_run_check_close(&check);
     tvm_run_unbind(binding);
     free(binding);
@@ -476,38 +512,59 @@ static tvm_status check_files(run_settings *settings, tvm_diags *diags) {
     return status;
 }
 
-static tvm_status load(run_settings *settings, tvm_context *context, tvm_program **code, tvm_diags *diags) {
+/* What a graph does not go with. */
+static tvm_status check_options(const run_settings *settings, bool is_graph, tvm_diags *diags) {
+    const char *option = settings->kernel                          ? "--kernel"
+                         : settings->time                          ? "--time"
+                         : settings->profile                       ? "--profile"
+                         : settings->require_proof                 ? "--require-proof"
+                         : settings->sanitize == TVM_SANITIZE_JSON ? "--sanitize=json"
+                                                                   : NULL;
+    const tvm_place place = {.file = settings->file};
+    if (!is_graph && settings->persistent)
+        return tvm_diag_add(diags, TVM_USAGE, &place, NULL, "--persistent is for a graph, and there is none");
+    if (!is_graph || !option) return TVM_OK;
+    return tvm_diag_add(diags, TVM_USAGE, &place, settings->time ? "--trace shows how long it takes" : NULL,
+                        "the file has a graph, with which %s does not go", option);
+}
+
+static tvm_status load(run_settings *settings, tvm_context *context, run_job *job, tvm_diags *diags) {
     tvm_ir_program *program;
-    tvm_status status =
-        tvm_source_read_file(settings->file, &settings->source, &settings->files, NULL, &program, diags);
+    tvm_graph_text *text = NULL;
+    tvm_status status = tvm_source_read_file(settings->file, &settings->source, &settings->files, &text, NULL,
+                                             &program, diags);
     if (status) return status;
-    status = check_files(settings, diags);
-    if (!status) return tvm_context_load(context, program, code, diags);
+    status = check_options(settings, text != NULL, diags);
+    if (!status) status = check_files(settings, diags);
+    if (!status && text) return tvm_graph_source_load(context, text, program, &job->source, diags);
+    if (!status) return tvm_context_load(context, program, &job->code, diags);
+    tvm_graph_text_free(text);
     tvm_ir_program_free(program);
     return status;
 }
 
 static tvm_status run(run_settings *settings, tvm_diags *diags) {
     tvm_context *context = NULL;
-    tvm_program *code = NULL;
+    run_job job = {.graph = {.persistent = settings->persistent, .verbose = settings->verbose}};
     tvm_status status = tvm_context_create(&settings->context, &context);
     if (!status) status = tvm_set_limits(context, &settings->limits);
     if (status)
         failed(context, status, diags);
     else
-        status = load(settings, context, &code, diags);
+        status = load(settings, context, &job, diags);
     if (!status && settings->sanitize)
         status = failed(context, tvm_set_sanitizer(context, settings->sanitize), diags);
     if (!status && !settings->quiet) print_device(context);
     bool tracing = !status && settings->trace;
     if (tracing) status = failed(context, tvm_trace_start(context, settings->trace), diags);
     tracing = tracing && !status;
-    if (!status) status = run_code(settings, context, code, diags);
+    if (!status) status = run_job_on(settings, context, &job, diags);
     if (tracing) {
         tvm_status stopped = failed(context, tvm_trace_stop(context), diags);
         if (!status) status = stopped;
     }
-    tvm_program_free(code);
+    tvm_graph_source_free(job.source);
+    tvm_program_free(job.code);
     tvm_context_free(context);
     return status;
 }

@@ -1,2 +1,2 @@
-" Programs of Tilus VM, and what they include.
-autocmd BufRead,BufNewFile *.vasm,*.vasminc setfiletype vasm
+" Programs of Tilus VM, what they include, and graphs.
+autocmd BufRead,BufNewFile *.vasm,*.vasminc,*.graph setfiletype vasm
