@@ -34,7 +34,7 @@ static tvm_graph_text *begun(tvm_asm *as, const tvm_token *token) {
 
 /* ---- .program NAME = "FILE" [with CONST = VALUE, ...] ---- */
 
-/* A value as -D takes it: the length of the text, which is cut where it exceeds `size`. */
+/* NAME=VALUE as -D takes it, in scratch memory. */
 static bool define_text(tvm_asm *as, const tvm_token *token, const char *name, uint32_t length,
                         const tvm_value *value, const char **define) {
     tvm_text text = {0};

@@ -37,9 +37,9 @@ tvm_status tvm_program_file_read(const char *path, const tvm_assembler_options *
     if (is_text) *is_text = text;
     if (text)
         status = tvm_assemble_text((const char *)bytes, size, path, options, program, diags);
-    else if (options->define_count || options->include_dir_count)
+    else if (options->define_count)
         status = tvm_diag_add(diags, TVM_USAGE, &place, "they go with tvm-as, which made this file",
-                              "-D and -I are for a program's text, and this is bytecode");
+                              "constants are for a program's text, and this is bytecode");
     else
         status = tvm_vbc_read(bytes, size, name, program, diags);
     free(bytes);

@@ -5,7 +5,8 @@
 #include "assembler.h"
 
 /* Reads the program of a file ("-": standard input): bytecode where its first bytes or the extension .vbc say
- * so, else text, which is assembled; the options are of text alone. *is_text (NULL: not asked) tells which it
+ * so, else text, which is assembled; the options are of text alone, and definitions are refused with bytecode
+ * (TVM_USAGE). *is_text (NULL: not asked) tells which it
  * was. */
 tvm_status tvm_program_file_read(const char *path, const tvm_assembler_options *options, bool *is_text,
                                  tvm_ir_program **program, tvm_diags *diags);

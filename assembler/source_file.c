@@ -63,5 +63,13 @@ tvm_status tvm_source_read_file(const char *path, const tvm_source_options *opti
     tvm_assembler_options how = tvm_source_assembler(options, files);
     how.graph = graph;
     if (files) tvm_tool_reads(files, path);
-    return tvm_program_file_read(path, &how, is_text, program, diags);
+    bool text = true;
+    tvm_status status = tvm_program_file_read(path, &how, &text, program, diags);
+    if (is_text) *is_text = text;
+    if (status || text || !options->include_dir_count) return status;
+    tvm_ir_program_free(*program);
+    *program = NULL;
+    return tvm_diag_add(diags, TVM_USAGE, &(tvm_place){.file = path},
+                        "it goes with tvm-as, which made this file",
+                        "-I is for a program's text, and this is bytecode");
 }
