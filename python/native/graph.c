@@ -27,11 +27,53 @@ static bool is_open(const py_graph *graph) {
 
 /* ---- making and freeing ---- */
 
+/* A scalar whose type is not known: the library refuses a float in an integer's place. */
+static int any_value(PyObject *object, tvm_value *value) {
+    *value = (tvm_value){.f = PyFloat_AsDouble(object)};
+    if (value->f == -1.0 && PyErr_Occurred()) return -1;
+    if (!PyLong_Check(object)) return 0;
+    value->i = PyLong_AsLongLong(object);
+    return value->i == -1 && PyErr_Occurred() ? -1 : 0;
+}
+
+/* A graph of a text; scalars: a dictionary. */
+static int assemble_graph(py_graph *graph, tvm_context *context, PyObject *source) {
+    tvm_graph_argument arguments[PY_MOST_PARAMS];
+    const char *text, *name;
+    Py_ssize_t length, at = 0;
+    size_t count = 0;
+    PyObject *defines, *folders, *scalars, *key, *value, *keys = PyList_New(0);
+    py_text_options options = {0};
+    int failed = !keys || !PyArg_ParseTuple(source, "s#sOOO!", &text, &length, &name, &defines, &folders,
+                                            &PyDict_Type, &scalars);
+    if (!failed) failed = py_text_options_take(name, defines, folders, &options);
+    while (!failed && PyDict_Next(scalars, &at, &key, &value)) {
+        PyObject *bytes = PyUnicode_AsUTF8String(key);
+        failed = !bytes || PyList_Append(keys, bytes) || count == PY_MOST_PARAMS ||
+                 any_value(value, &arguments[count].value);
+        if (!failed) arguments[count++].name = PyBytes_AsString(bytes); /* the list has it */
+        Py_XDECREF(bytes);
+    }
+    if (failed && !PyErr_Occurred()) py_raise_text(graph->state, TVM_ARGUMENT, "too many scalars");
+    if (!failed) {
+        tvm_status status = tvm_graph_assemble(context, text, (size_t)length, &options.options, arguments,
+                                               count, &graph->graph);
+        if (status) py_raise(graph->state, status, context);
+        failed = status != TVM_OK;
+    }
+    py_text_options_free(&options);
+    Py_XDECREF(keys);
+    return failed ? -1 : 0;
+}
+
+/* Graph(name, device) or, of a text, Graph(name, device, (text, file, defines, folders, scalars)). */
 static PyObject *graph_new(PyTypeObject *type, PyObject *args, PyObject *words) {
-    static char *names[] = {"", "", NULL};
+    static char *names[] = {"", "", "", NULL};
     const char *name;
-    PyObject *device, *module = PyType_GetModule(type);
-    if (!module || !PyArg_ParseTupleAndKeywords(args, words, "sO:Graph", names, &name, &device)) return NULL;
+    PyObject *device, *source = NULL, *module = PyType_GetModule(type);
+    if (!module || !PyArg_ParseTupleAndKeywords(args, words, "sO|O!:Graph", names, &name, &device,
+                                                &PyTuple_Type, &source))
+        return NULL;
     py_state *state = PyModule_GetState(module);
     int place = py_place_of(state, device);
     tvm_context *context = place < 0 ? NULL : py_context(state, (unsigned)place);
@@ -44,9 +86,15 @@ static PyObject *graph_new(PyTypeObject *type, PyObject *args, PyObject *words) 
     graph->name = PyBytes_FromString(name);
     graph->kernels = PyList_New(0);
     graph->tensors = PyDict_New();
-    tvm_status status = tvm_graph_create(context, name, &graph->graph);
-    if (status) py_raise(state, status, context);
-    if (status || !graph->name || !graph->kernels || !graph->tensors) Py_CLEAR(self);
+    bool failed = !graph->name || !graph->kernels || !graph->tensors;
+    if (!failed && source) {
+        failed = assemble_graph(graph, context, source);
+    } else if (!failed) {
+        tvm_status status = tvm_graph_create(context, name, &graph->graph);
+        if (status) py_raise(state, status, context);
+        failed = status != TVM_OK;
+    }
+    if (failed) Py_CLEAR(self);
     return self;
 }
 
@@ -119,6 +167,16 @@ static PyObject *graph_tensor(PyObject *self, PyObject *args) {
     return result;
 }
 
+static PyObject *graph_role(PyObject *self, PyObject *given) {
+    py_graph *graph = (py_graph *)self;
+    tvm_graph_role role = TVM_GRAPH_INPUT;
+    PyObject *text = is_open(graph) ? PyUnicode_AsUTF8String(given) : NULL;
+    if (!text) return NULL;
+    tvm_status status = tvm_graph_get_role(graph->graph, PyBytes_AsString(text), &role);
+    Py_DECREF(text);
+    return status ? none_or_raise(graph, status) : PyLong_FromLong((long)role);
+}
+
 static PyObject *graph_set_tensor(PyObject *self, PyObject *args) {
     py_graph *graph = (py_graph *)self;
     PyObject *name, *object;
@@ -180,16 +238,16 @@ static int value_of(PyObject *object, bool is_float, tvm_value *value) {
     return value->i == -1 && PyErr_Occurred() ? -1 : 0;
 }
 
-/* type: NULL of a scalar that there is. */
+/* type: NULL of a scalar that there is; is_float: -1 where that is not known. */
 static PyObject *graph_scalar(PyObject *self, PyObject *args) {
     py_graph *graph = (py_graph *)self;
     const char *name, *type;
     PyObject *object;
     int is_float;
     tvm_value value;
-    if (!PyArg_ParseTuple(args, "szpO:scalar", &name, &type, &is_float, &object) || !is_open(graph))
+    if (!PyArg_ParseTuple(args, "sziO:scalar", &name, &type, &is_float, &object) || !is_open(graph))
         return NULL;
-    if (value_of(object, is_float, &value)) return NULL;
+    if (is_float < 0 ? any_value(object, &value) : value_of(object, is_float, &value)) return NULL;
     return none_or_raise(graph, type ? tvm_graph_add_scalar(graph->graph, name, type, &value)
                                      : tvm_graph_set_scalar(graph->graph, name, &value));
 }
@@ -299,6 +357,7 @@ static PyObject *graph_report(PyObject *self, PyObject *unused) {
 static PyMethodDef graph_methods[] = {
     {"tensor", graph_tensor, METH_VARARGS,
      "tensor($self, name, role, object, /)\n--\n\nDeclares one of the caller."},
+    {"role", graph_role, METH_O, "role($self, name, /)\n--\n\nOf a tensor."},
     {"set_tensor", graph_set_tensor, METH_VARARGS,
      "set_tensor($self, name, written, object, /)\n--\n\nMoves it."},
     {"described", graph_described, METH_VARARGS,

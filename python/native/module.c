@@ -52,23 +52,30 @@ static PyObject *assemble_text(py_state *state, const char *text, Py_ssize_t len
     return result;
 }
 
+int py_text_options_take(const char *name, PyObject *defines, PyObject *folders, py_text_options *out) {
+    *out = (py_text_options){.options.name = name};
+    out->options.defines = texts_of(defines, &out->defines, &out->options.define_count);
+    if (!out->options.defines) return -1;
+    out->options.include_dirs = texts_of(folders, &out->folders, &out->options.include_dir_count);
+    return out->options.include_dirs ? 0 : -1;
+}
+
+void py_text_options_free(py_text_options *options) {
+    free((void *)options->options.defines);
+    free((void *)options->options.include_dirs);
+    Py_XDECREF(options->defines);
+    Py_XDECREF(options->folders);
+}
+
 static PyObject *assemble(PyObject *module, PyObject *args) {
     const char *text, *name;
     Py_ssize_t length;
-    PyObject *defines, *folders, *held_defines = NULL, *held_folders = NULL, *result = NULL;
-    tvm_assemble_options options = {0};
+    PyObject *defines, *folders, *result = NULL;
+    py_text_options options;
     if (!PyArg_ParseTuple(args, "s#zOO:assemble", &text, &length, &name, &defines, &folders)) return NULL;
-    options.name = name;
-    const char **define_texts = texts_of(defines, &held_defines, &options.define_count);
-    const char **folder_texts =
-        define_texts ? texts_of(folders, &held_folders, &options.include_dir_count) : NULL;
-    options.defines = define_texts;
-    options.include_dirs = folder_texts;
-    if (folder_texts) result = assemble_text(state_of(module), text, length, &options);
-    free(define_texts);
-    free(folder_texts);
-    Py_XDECREF(held_defines);
-    Py_XDECREF(held_folders);
+    if (!py_text_options_take(name, defines, folders, &options))
+        result = assemble_text(state_of(module), text, length, &options.options);
+    py_text_options_free(&options);
     return result;
 }
 

@@ -176,6 +176,17 @@ int py_arguments_take(py_kernel *kernel, PyObject *tuple, PyObject *dict, py_arg
                       py_arguments *out);
 void py_arguments_release(py_arguments *arguments);
 
+/* ---- module.c ---- */
+
+/* Folders and definitions of a text: the texts live as long as the lists. */
+typedef struct py_text_options {
+    tvm_assemble_options options;
+    PyObject *defines, *folders;
+} py_text_options;
+/* -1 with an exception. Released by py_text_options_free in any case. */
+int py_text_options_take(const char *name, PyObject *defines, PyObject *folders, py_text_options *out);
+void py_text_options_free(py_text_options *options);
+
 /* ---- graph.c ---- */
 
 extern PyType_Spec py_graph_spec;

@@ -175,3 +175,86 @@ def test_on_a_gpu(persistent):
     assert numpy.array_equal(results[0].cpu().numpy(), expected(x, w1, w2))
     assert numpy.array_equal(results[1].cpu().numpy(), expected(other.cpu().numpy(), w1, w2, 2.0))
     graph.close()
+
+
+# ---- as text
+
+
+def text_of(tmp_path):
+    """The perceptron of MLP as a file that names it."""
+    (tmp_path / "mlp.vasm").write_text(MLP)
+    path = tmp_path / "two.graph"
+    path.write_text("""
+.vasm 7
+.const ROWS = 40
+.program mlp = "mlp.vasm"
+.graph two(d: i32, h: i32, least: f32, x: input f16[ROWS, d], w1: input f16[d, h], w2: input f16[h, d],
+           y: output f16[ROWS, d])
+    %up = alloc-global f16[ROWS, h]
+    %flat = view-global %up, [ROWS * h], strides row_major
+    %h = alloc-global f16[ROWS, h]
+    %hidden = view-global %h, [ROWS * h], strides row_major
+    launch mlp.product(ROWS, h, d, x, w1, %up)
+    launch mlp.relu(ROWS * h, least, %flat, %hidden)
+    launch mlp.product(ROWS, d, h, %h, w2, y)
+.end
+""")
+    return path
+
+
+def test_a_text_is_a_graph(tmp_path):
+    x, w1, w2, y = data(7)
+    graph = tilusvm.Graph.load(text_of(tmp_path), "cpu", d=D, h=H, least=0, x=x, w1=w1, w2=w2)
+    graph(y=y)
+    assert (y == expected(x, w1, w2)).all()
+    other = data(8)[0]
+    graph(x=other, least=1.0)
+    assert (y == expected(other, w1, w2, 1.0)).all()
+    with pytest.raises(tilusvm.UsageError, match="there is no scalar 'd'"):
+        graph(d=3)
+    with pytest.raises(tilusvm.ArgumentError, match="scalar 'least' is f32"):
+        graph._native.scalar("least", None, 0, 2)
+    with pytest.raises(tilusvm.UsageError, match="there is no tensor 'v'"):
+        graph(v=x)
+
+
+def test_a_text_is_refused_with_its_place(tmp_path):
+    path = text_of(tmp_path)
+    with pytest.raises(tilusvm.ArgumentError, match="scalar 'h' is not given"):
+        tilusvm.Graph.load(path, "cpu", d=D, least=0.0)
+    with pytest.raises(tilusvm.ArgumentError, match="scalar 'd' is i32"):
+        tilusvm.Graph.load(path, "cpu", d=float(D), h=H, least=0.0)
+    path.write_text(path.read_text().replace("mlp.relu", "mlp.rely"))
+    with pytest.raises(tilusvm.AssembleError, match="two.graph:12:16: there is no kernel or entry 'rely'"):
+        tilusvm.Graph.load(path, "cpu", d=D, h=H, least=0.0)
+    with pytest.raises(tilusvm.FileError):
+        tilusvm.Graph.load(tmp_path / "none.graph", "cpu")
+
+
+def test_a_constant_and_launches_of_python_s(mlp, tmp_path):
+    x, w1, w2, y = data(9)
+    graph = tilusvm.Graph.load(
+        text_of(tmp_path), "cpu", consts={"ROWS": M // 2}, d=D, h=H, least=0.0, x=x[: M // 2], w1=w1, w2=w2
+    )
+    half = graph.output("z", y[M // 2 :])
+    graph.launch(mlp["product"], M // 2, D, H, "%h", "w2", half)
+    graph(y=y[: M // 2])
+    assert (y[: M // 2] == expected(x[: M // 2], w1, w2)).all()
+    assert (y[M // 2 :] == y[: M // 2]).all()
+
+
+def test_a_shipped_graph_goes_by_its_name():
+    rows, d, h = 3, 32, 48
+    random = numpy.random.default_rng(3)
+    shapes = {"x": (rows, d), "residual": (rows, d), "norm": (d,), "w1": (2 * h, d), "w2": (d, h), "y": (rows, d)}
+    arrays = {name: aligned(shape, numpy.float16) for name, shape in shapes.items()}
+    for array in arrays.values():
+        array[...] = random.uniform(-0.5, 0.5, array.shape)
+    wide = {name: array.astype(numpy.float64) for name, array in arrays.items()}
+    with tilusvm.Graph.load("llama_mlp", "cpu", m=rows, d=d, h=h, eps=1e-5, **arrays) as layer:
+        layer()
+    total = wide["x"] + wide["residual"]
+    normed = total / numpy.sqrt((total**2).mean(1, keepdims=True) + 1e-5) * wide["norm"]
+    gate, up = numpy.split(normed @ wide["w1"].T, 2, axis=1)
+    result = total + (gate / (1 + numpy.exp(-gate)) * up) @ wide["w2"].T
+    assert numpy.abs(arrays["y"] - result).max() < 4e-3

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import enum
-from typing import Any, Sequence
+import numbers
+import os
+from typing import Any, Iterable, Mapping, Sequence
 
 from . import _native
 from ._errors import SignatureError, UsageError
+from ._load import PROGRAMS, _define, read_file
 from ._program import Kernel
 
 #: DLPack's code and the bits of an element, of the types that a temporary may have.
@@ -64,12 +67,53 @@ class Graph:
     """
 
     def __init__(self, name: str, device: Any = "cuda", *, persistent: bool = False):
+        self._begin(name, persistent)
+        self._native = _native.Graph(name, device)
+
+    def _begin(self, name: str, persistent: bool) -> None:
         self.name = name
         self.persistent = persistent
-        self._native = _native.Graph(name, device)
         self._names: dict[str, Named] = {}
+        self._given: dict[str, Any] = {}  # tensors of a text's parameters, until it is finished
+        self._is_text = False
         self._launches = 0
         self._finished = False
+
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        device: Any = "cuda",
+        *,
+        persistent: bool = False,
+        include: Iterable[str | os.PathLike[str]] = (),
+        consts: Mapping[str, bool | int | float | str] | None = None,
+        **arguments: Any,
+    ) -> Graph:
+        """A graph from a file, the text of a .graph (vasm(5)); its name alone is one that ships.
+
+        arguments: its parameters by name: all scalars as numbers, and tensors, now or at the first call. consts and
+        include are those of assemble. Launches can be added until the first call; finish() checks tensors. Raises
+        FileError, AssembleError with line and column, ArgumentError.
+
+            layer = tilusvm.Graph.load("llama_mlp", m=8, d=4096, h=14336, eps=1e-5, norm=norm, w1=w1, w2=w2)
+            layer(x=x, residual=residual, y=y)
+        """
+        path = os.fspath(path)
+        shipped = PROGRAMS / f"{path}.graph"
+        if not os.path.dirname(path) and not os.path.exists(path) and shipped.is_file():
+            path = str(shipped)
+        name = os.path.splitext(os.path.basename(path))[0]
+        graph = cls.__new__(cls)
+        graph._begin(name, persistent)
+        graph._is_text = True
+        scalars = {key: value for key, value in arguments.items() if isinstance(value, numbers.Number)}
+        graph._given = {key: value for key, value in arguments.items() if key not in scalars}
+        folders = [os.fspath(folder) for folder in include] + [str(PROGRAMS)]
+        defines = [_define(const, value) for const, value in (consts or {}).items()]
+        text = read_file(path).decode()
+        graph._native = _native.Graph(name, device, (text, path, defines, folders, scalars))
+        return graph
 
     # ---- what it is made of
 
@@ -123,7 +167,8 @@ class Graph:
         it writes is read; SignatureError for arguments that are missing, given twice or unknown.
         """
         if name is None:
-            name = f"{kernel.name}.{self._launches}"
+            number = f"added.{self._launches}" if self._is_text else self._launches  # a text's own have numbers, too
+            name = f"{kernel.name}.{number}"
         given = tuple(self._argument(argument) for argument in self._in_order(kernel, args, by_name))
         self._native.launch(name, kernel, given, tuple(after))
         self._launches += 1
@@ -134,6 +179,9 @@ class Graph:
         if not self._finished:
             self._native.finish(self.persistent)
             self._finished = True
+            for name, tensor in self._given.items():
+                self.set(name, tensor)
+            self._given.clear()
 
     # ---- running
 
@@ -151,9 +199,10 @@ class Graph:
     def set(self, name: str, value: Any) -> None:
         """Gives a tensor of the caller, or a scalar, another value, for launches from now on."""
         self.finish()
-        named = self._names.get(name)
-        if named is None:
-            raise UsageError(f"graph '{self.name}': there is no tensor or scalar '{name}'")
+        if self._is_text and name not in self._names and isinstance(value, numbers.Number):
+            self._native.scalar(name, None, -1, value)
+            return
+        named = self._find(name)
         if named.role is None:
             self._native.scalar(name, None, named.type.startswith("f"), value)
         else:
@@ -187,9 +236,14 @@ class Graph:
         if isinstance(named, Named) and named.graph is not self:
             raise UsageError(f"graph '{self.name}': {named!r} is of another graph")
         name = named.name if isinstance(named, Named) else named
-        if name not in self._names:
-            raise UsageError(f"graph '{self.name}': there is no tensor or scalar '{name}'")
-        return name
+        return self._find(name).name
+
+    def _find(self, name: str) -> Named:
+        if name in self._names:
+            return self._names[name]
+        if self._is_text:
+            return self._add(name, Role(self._native.role(name)))
+        raise UsageError(f"graph '{self.name}': there is no tensor or scalar '{name}'")
 
     def _argument(self, argument: Any) -> Any:
         return self._name(argument) if isinstance(argument, (Named, str)) else argument
@@ -210,4 +264,5 @@ class Graph:
         return [*args, *(by_name[name] for name in names[len(args) :])]
 
     def __repr__(self) -> str:
-        return f"<tilusvm.Graph {self.name}: {self._launches} launches>"
+        added = f"{self._launches} launches{' beside those of its text' if self._is_text else ''}"
+        return f"<tilusvm.Graph {self.name}: {added}>"

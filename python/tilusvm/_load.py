@@ -28,17 +28,22 @@ def _define(name: str, value: bool | int | float | str) -> str:
     return f"{name}={value!r}" if isinstance(value, float) else f"{name}={value}"
 
 
+def read_file(path: str) -> bytes:
+    """What is in a file; FileError."""
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError as error:
+        raise FileError(f"{path}: {error.strerror}", 3) from error
+
+
 def load(path: str | os.PathLike[str]) -> Program:
     """A program from a file: bytecode, vbc(5), or text, vasm(5), when its name ends in .vasm.
 
     Raises FileError, FormatError (a damaged file), AssembleError (a broken rule, or the text's errors).
     """
     path = os.fspath(path)
-    try:
-        with open(path, "rb") as file:
-            data = file.read()
-    except OSError as error:
-        raise FileError(f"{path}: {error.strerror}", 3) from error
+    data = read_file(path)
     if path.endswith(".vasm"):
         return assemble(data.decode(), name=path)
     return Program(data, name=path)
