@@ -300,7 +300,7 @@ static unsigned made_by(tvm_asm *as) {
     return op;
 }
 
-/* What the statement at the token has made is made anew by no launch, and has no block. */
+/* Is what the statement at the token has made known before any launch: no block, no variable, no contents? */
 static bool check_made(tvm_asm *as, const tvm_token *token) {
     const tvm_ir_kernel *kernel = tvm_asm_kernel(as);
     const tvm_insn *insn = &kernel->insns[kernel->insn_count - 1];

@@ -34,14 +34,17 @@ static bool parameter_type(tvm_asm *as, tvm_slot *slot, uint32_t *shape_at) {
     bool global = as->kernel.is_graph ? tvm_asm_graph_role(as) : tvm_asm_accept(as, "global");
     const tvm_token *token = tvm_asm_peek(as);
     tvm_dtype type;
-    if (as->kernel.is_graph && !global && tvm_asm_at(as, "global"))
+    if (as->kernel.is_graph && !global && tvm_asm_ahead(as, 1)->kind == TVM_TOKEN_NAME &&
+        !tvm_asm_is(as, tvm_asm_ahead(as, 1), "if"))
         return tvm_asm_error(as, token, NULL, "a tensor of a graph is 'input', 'output' or 'state'");
     if (!tvm_asm_type(as, &type)) return false;
     *slot = (tvm_slot){.kind = global ? TVM_SLOT_GLOBAL : TVM_SLOT_SCALAR, .dtype = type, .layout = TVM_NONE};
     for (unsigned d = 0; d < TVM_MAX_RANK; d++) slot->shape[d] = slot->stride[d] = TVM_NONE;
     if (!global) {
         if (tvm_asm_at(as, "["))
-            return tvm_asm_error(as, tvm_asm_peek(as), "a tensor is written 'global f16[m, n]'",
+            return tvm_asm_error(as, tvm_asm_peek(as),
+                                 as->kernel.is_graph ? "a tensor is written 'input f16[m, n]'"
+                                                     : "a tensor is written 'global f16[m, n]'",
                                  "a scalar parameter has no shape");
         if (!tvm_dtype_is_scalar(type))
             return tvm_asm_invalid(as, token, "scalars are of type bool, i32, u32, i64, u64, f32 or f64",

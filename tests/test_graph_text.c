@@ -292,6 +292,9 @@ START_TEST(what_is_wrong_is_refused_at_its_place) {
     refused(HEAD "%t = load-global x[0], spatial(32)\n.end\n", 2, "'%name = alloc-global'");
     refused(HEAD ".grid 1\nlaunch scale(n, f, x, z)\n.end\n", 2, "'.grid' outside of a kernel");
     refused(".graph g(x: global f32[3])\n.end\n", 1, "is 'input', 'output' or 'state'");
+    refused(".graph g(x: inptu f32[3])\n.end\n", 1, "is 'input', 'output' or 'state'");
+    refused(".graph g(x: input f33[3])\n.end\n", 1, "did you mean 'f32'?");
+    refused(".graph g(x: f32[3])\n.end\n", 1, "a tensor is written 'input f16[m, n]'");
     refused(".program p = \"none.vasm\"\n", 1, "cannot find 'none.vasm'");
     refused(".program p = 3\n", 1, "expected a file name in quotes");
     refused(".graph g(n: i32, n: i32)\n.end\n", 1, "there are two parameters 'n'");
