@@ -31,9 +31,10 @@ static bool is_open(const py_graph *graph) {
 static int any_value(PyObject *object, tvm_value *value) {
     *value = (tvm_value){.f = PyFloat_AsDouble(object)};
     if (value->f == -1.0 && PyErr_Occurred()) return -1;
-    if (!PyLong_Check(object)) return 0;
-    value->i = PyLong_AsLongLong(object);
-    return value->i == -1 && PyErr_Occurred() ? -1 : 0;
+    PyObject *number = PyIndex_Check(object) ? PyNumber_Index(object) : NULL;
+    if (number) value->i = PyLong_AsLongLong(number);
+    Py_XDECREF(number);
+    return PyErr_Occurred() ? -1 : 0;
 }
 
 /* A graph of a text; scalars: a dictionary. */
@@ -44,8 +45,9 @@ static int assemble_graph(py_graph *graph, tvm_context *context, PyObject *sourc
     size_t count = 0;
     PyObject *defines, *folders, *scalars, *key, *value, *keys = PyList_New(0);
     py_text_options options = {0};
-    int failed = !keys || !PyArg_ParseTuple(source, "s#sOOO!", &text, &length, &name, &defines, &folders,
-                                            &PyDict_Type, &scalars);
+    int failed = !keys || !PyTuple_Check(source) ||
+                 !PyArg_ParseTuple(source, "s#sOOO!", &text, &length, &name, &defines, &folders, &PyDict_Type,
+                                   &scalars);
     if (!failed) failed = py_text_options_take(name, defines, folders, &options);
     while (!failed && PyDict_Next(scalars, &at, &key, &value)) {
         PyObject *bytes = PyUnicode_AsUTF8String(key);
@@ -54,7 +56,8 @@ static int assemble_graph(py_graph *graph, tvm_context *context, PyObject *sourc
         if (!failed) arguments[count++].name = PyBytes_AsString(bytes); /* the list has it */
         Py_XDECREF(bytes);
     }
-    if (failed && !PyErr_Occurred()) py_raise_text(graph->state, TVM_ARGUMENT, "too many scalars");
+    if (failed && !PyErr_Occurred())
+        py_raise_text(graph->state, TVM_ARGUMENT, "no text, or too many scalars");
     if (!failed) {
         tvm_status status = tvm_graph_assemble(context, text, (size_t)length, &options.options, arguments,
                                                count, &graph->graph);
@@ -66,13 +69,12 @@ static int assemble_graph(py_graph *graph, tvm_context *context, PyObject *sourc
     return failed ? -1 : 0;
 }
 
-/* Graph(name, device) or, of a text, Graph(name, device, (text, file, defines, folders, scalars)). */
+/* source: None, or of a text (text, file, defines, folders, scalars). */
 static PyObject *graph_new(PyTypeObject *type, PyObject *args, PyObject *words) {
     static char *names[] = {"", "", "", NULL};
     const char *name;
-    PyObject *device, *source = NULL, *module = PyType_GetModule(type);
-    if (!module || !PyArg_ParseTupleAndKeywords(args, words, "sO|O!:Graph", names, &name, &device,
-                                                &PyTuple_Type, &source))
+    PyObject *device, *source, *module = PyType_GetModule(type);
+    if (!module || !PyArg_ParseTupleAndKeywords(args, words, "sOO:Graph", names, &name, &device, &source))
         return NULL;
     py_state *state = PyModule_GetState(module);
     int place = py_place_of(state, device);
@@ -87,7 +89,7 @@ static PyObject *graph_new(PyTypeObject *type, PyObject *args, PyObject *words) 
     graph->kernels = PyList_New(0);
     graph->tensors = PyDict_New();
     bool failed = !graph->name || !graph->kernels || !graph->tensors;
-    if (!failed && source) {
+    if (!failed && source != Py_None) {
         failed = assemble_graph(graph, context, source);
     } else if (!failed) {
         tvm_status status = tvm_graph_create(context, name, &graph->graph);
@@ -373,11 +375,12 @@ static PyMethodDef graph_methods[] = {
     {"close", graph_close, METH_NOARGS, "close($self, /)\n--\n\nWaits and frees."},
     {NULL, NULL, 0, NULL}};
 
-static PyType_Slot graph_slots[] = {{Py_tp_new, graph_new},
-                                    {Py_tp_dealloc, graph_free},
-                                    {Py_tp_methods, graph_methods},
-                                    {Py_tp_doc, "Graph(name, device, /)\n--\n\nLaunches that run as one."},
-                                    {0, NULL}};
+static PyType_Slot graph_slots[] = {
+    {Py_tp_new, graph_new},
+    {Py_tp_dealloc, graph_free},
+    {Py_tp_methods, graph_methods},
+    {Py_tp_doc, "Graph(name, device, source, /)\n--\n\nLaunches that run as one."},
+    {0, NULL}};
 
 PyType_Spec py_graph_spec = {.name = "tilusvm._native.Graph",
                              .basicsize = sizeof(py_graph),

@@ -204,7 +204,7 @@ def text_of(tmp_path):
 
 def test_a_text_is_a_graph(tmp_path):
     x, w1, w2, y = data(7)
-    graph = tilusvm.Graph.load(text_of(tmp_path), "cpu", d=D, h=H, least=0, x=x, w1=w1, w2=w2)
+    graph = tilusvm.Graph.load(text_of(tmp_path), "cpu", d=D, h=numpy.int64(H), least=0, x=x, w1=w1, w2=w2)
     graph(y=y)
     assert (y == expected(x, w1, w2)).all()
     other = data(8)[0]

@@ -68,7 +68,7 @@ class Graph:
 
     def __init__(self, name: str, device: Any = "cuda", *, persistent: bool = False):
         self._begin(name, persistent)
-        self._native = _native.Graph(name, device)
+        self._native = _native.Graph(name, device, None)
 
     def _begin(self, name: str, persistent: bool) -> None:
         self.name = name

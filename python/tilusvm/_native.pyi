@@ -35,7 +35,7 @@ class Graph:
         self,
         name: str,
         device: Any,
-        source: tuple[str, str, Sequence[str], Sequence[str], dict[str, Any]] = ...,
+        source: tuple[str, str, Sequence[str], Sequence[str], dict[str, Any]] | None,
         /,
     ) -> None: ...
     def role(self, name: str, /) -> int: ...
