@@ -147,7 +147,8 @@ def rivals_of(names, *sizes):
         import experts_rivals
 
         try:
-            made.append(experts_rivals.RIVALS[name](*sizes))
+            kind, *library = name.split(":")
+            made.append(experts_rivals.RIVALS[kind](*sizes, *library))
         except Exception as problem:
             print(f"# {name}: {problem!r}"[:300])
     return made
@@ -218,7 +219,7 @@ def main():
     parser.add_argument("--tokens", default="1,4,16,64,512,2048,8192")
     parser.add_argument("--products", default="gate_up,down,layer")
     parser.add_argument("--variants", default="", help="numbers of tokens")
-    parser.add_argument("--rivals", default="", help="triton,humming")
+    parser.add_argument("--rivals", default="", help="triton,humming,marlin:LIBRARY")
     parser.add_argument("--seconds", type=float, default=1e9)
     options = parser.parse_args()
     begin, right = time.monotonic(), True

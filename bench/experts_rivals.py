@@ -1,11 +1,13 @@
 """Other products of mixtures of experts with low-precision weights, for bench/experts_peers.py: a Triton kernel in the
-way of vLLM's fused_moe for weights of 4 bits, and humming's grouped product, where that package is there.
+way of vLLM's fused_moe for weights of 4 bits, humming's grouped product, where that package is there, and Marlin's.
 
 Each has a class: rival(count, k, n, type, group) makes random weights, rival.ways(rows) are what to try, by name,
-rival.prepare(offsets, rows, way) what a launch needs of the routing (of Triton the list of tiles, which vLLM's
-moe_align_block_size makes; untimed), rival.launch(i, x, prepared, out) launches, rival.dequantize(e) is float64 [k, n].
+rival.prepare(offsets, rows, way) what a launch needs of the routing (of Triton and Marlin the list of tiles, which
+vLLM's moe_align_block_size makes; untimed), rival.launch(i, x, prepared, out) launches, rival.dequantize(e) is float64
+[k, n].
 
     experts_rivals.py MIXTURE PRODUCT TOKENS...     compiles what they launch, before experts_peers.py measures"""
+import ctypes
 import json
 import sys
 
@@ -149,7 +151,64 @@ class Humming:
         return (numbers(codes.view(self.n, self.k), self.is_float) * scales).t()
 
 
-RIVALS = {"triton": Triton, "humming": Humming}
+# Where vLLM's Marlin has the weights of 16 rows and 64 columns, in words of 8, and 64 scales of a group of rows.
+MARLIN_ROWS = [16 * (2 * (i % 4) + r) + i // 4 + 8 * c for i in range(32) for c in (0, 1) for r in (0, 1, 8, 9)]
+MARLIN = [MARLIN_ROWS[8 * i + p] + 256 * j for i in range(32) for j in range(4) for p in (0, 2, 4, 6, 1, 3, 5, 7)]
+MARLIN_SCALES = [i + 8 * j for i in range(8) for j in range(8)]
+
+
+class Marlin:
+    """vLLM's product of fused_marlin_moe, with its host's choice, by the library of bench/marlin_moe_glue.cu."""
+
+    def __init__(self, count, k, n, type, group, library):
+        if (type, group) != ("u4", 128):
+            raise ValueError("u4 in groups of 128 alone")
+        self.library = ctypes.CDLL(library)
+        self.k, self.n, self.count = k, n, count
+        self.copies = max(2 if BYTES else 1, BYTES // (count * k * n // 2))
+        shape = (self.copies, count, k // 16, n * 2)
+        self.w = torch.randint(-(2**31), 2**31, shape, dtype=torch.int32, device="cuda")
+        self.s = (torch.rand((self.copies, count, k // 128, n), device="cuda") * 0.01 + 0.01).bfloat16()
+        self.multiprocessors = torch.cuda.get_device_properties(0).multi_processor_count
+        self.locks = torch.zeros(4 * self.multiprocessors, dtype=torch.int32, device="cuda")
+        self.parts = torch.empty(4 * self.multiprocessors * 64 * 256, device="cuda")
+        self.ones = torch.ones(1 << 17, device="cuda")
+
+    def ways(self, rows):
+        """The tile's rows, as fused_marlin_moe chooses them."""
+        height = next((h for h in (8, 16, 32, 48, 64) if rows / self.count / h < 0.9), 64)
+        return {"marlin": height}
+
+    def prepare(self, offsets, rows, height):
+        """What moe_align_block_size makes: the rows of each tile, `rows` for none, its expert, and all tiles' rows."""
+        sizes = offsets.diff().tolist()
+        tiles = [-(-size // height) for size in sizes]
+        places = torch.full((sum(tiles) * height,), rows, dtype=torch.int32)
+        at = row = 0
+        for size, of_expert in zip(sizes, tiles):
+            places[at : at + size] = torch.arange(row, row + size)
+            at, row = at + of_expert * height, row + size
+        experts = torch.repeat_interleave(torch.arange(self.count), torch.tensor(tiles)).int()
+        return places.cuda(), experts.cuda(), torch.tensor([len(places)]).int().cuda(), height
+
+    def launch(self, i, x, prepared, out):
+        places, experts, padded, height = prepared
+        i %= self.copies
+        tensors = x, self.w[i], out, self.parts, self.s[i], places, experts, padded, self.ones, self.locks
+        stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+        pointers = [ctypes.c_void_p(tensor.data_ptr()) for tensor in tensors]
+        sizes = height, self.count, x.shape[0], self.n, self.k, self.multiprocessors
+        self.library.marlin_moe(*pointers, *sizes, stream)
+
+    def dequantize(self, e):
+        codes = (self.w[0, e].long()[..., None] >> 4 * torch.arange(8, device="cuda")) & 15
+        found, scales = torch.empty_like(codes).view(-1, 1024), torch.empty_like(self.s[0, e]).view(-1, 64)
+        found[:, MARLIN], scales[:, MARLIN_SCALES] = codes.view(-1, 1024), self.s[0, e].view(-1, 64)
+        found = found.view(self.k // 16, self.n // 16, 16, 16).permute(0, 2, 1, 3).reshape(self.k, self.n)
+        return (found - 8).double() * scales.view(-1, self.n).double().repeat_interleave(128, 0)
+
+
+RIVALS = {"triton": Triton, "humming": Humming, "marlin": Marlin}
 
 
 def warm(mixture, product, *tokens):
@@ -159,7 +218,7 @@ def warm(mixture, product, *tokens):
     BYTES = 0
     count, top, hidden, inner, type, group = MIXTURES[mixture]
     k, n = (hidden, 2 * inner) if product == "gate_up" else (inner, hidden)
-    for rival in RIVALS.values():
+    for rival in (Triton, Humming):
         made = rival(count, k, n, type, group)
         for rows in (int(m) * top for m in tokens):
             offsets = torch.linspace(0, rows, count + 1, device="cuda").int()
