@@ -81,6 +81,20 @@ def test_rows_of_tokens(device):
     assert made.of_tokens(x[:0], experts.rows_of(none, 4)).shape == (0, 72)
 
 
+@pytest.mark.parametrize("device", DEVICES)
+def test_weights_that_are_read_early(device):
+    """The same bits, of few rows and many, and of none; offsets that gather rows are not read early."""
+    made, draw = stack(device, n=200), torch.Generator().manual_seed(5)
+    for count in (0, 3, 30, 90):
+        x = torch.randn(count, 128, generator=draw).to(device, torch.float16)
+        rows = experts.rows_of(torch.randint(0, 4, (count,), generator=draw).to(device), 4)
+        assert torch.equal(made(x, rows, early=True), made(x, rows))
+    with pytest.raises(ValueError, match="early goes without rows"):
+        experts.matmul_experts(
+            x, rows.offsets, made.packed, made.scales, type="u4", group=64, rows=rows.rows, early=True
+        )  # fmt: skip
+
+
 def test_sizes_that_are_no_multiples():
     made = stack(k=100, n=33)
     x, index = torch.randn(20, 100).half(), torch.arange(20) % 4

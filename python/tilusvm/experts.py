@@ -62,7 +62,7 @@ _GATHERED = 8  #: rows in all up to which the product itself gathers them; more 
 MOST_EXPERTS = 512  #: as the program has room for their offsets
 
 
-def _check(op, x, offsets, packed, scales, zeros, type, group, out_dtype):
+def _check(op, x, offsets, packed, scales, zeros, type, group, out_dtype, rows, early):
     need(op, "scales", scales, dim=3)
     dtype = check_scales(op, x, scales)
     check_group(f"{op}: ", type, group, dtype)
@@ -76,17 +76,19 @@ def _check(op, x, offsets, packed, scales, zeros, type, group, out_dtype):
     need(op, "offsets", offsets, dtype=torch.int32, shape=(packed.shape[0] + 1,))
     check_zeros(op, type, zeros)
     check_out(op, dtype, out_dtype)
+    if early and rows is not None:
+        raise ValueError(f"{op}: early goes without rows")
 
 
 GATES = ("silu", "gelu", "gelu_tanh", "clamped")  #: as matmul_lowbit has them
 
 
-@operator("matmul_lowbit", **LOWBIT, EXPERTS=True, GATE=("gate", GATES), GATHER="rows", check=_check)
+@operator("matmul_lowbit", **LOWBIT, EXPERTS=True, GATE=("gate", GATES), GATHER="rows", EARLY="early", check=_check)
 def matmul_experts(
     x: torch.Tensor, offsets: torch.Tensor, packed: torch.Tensor, scales: torch.Tensor,
     zeros: torch.Tensor | None = None, bias: torch.Tensor | None = None, *, type: str, group: int = 128,
     out_dtype: torch.dtype | None = None, multiplier: torch.Tensor | None = None, gate: str | None = None,
-    rows: torch.Tensor | None = None, top: int = 1,
+    rows: torch.Tensor | None = None, top: int = 1, early: bool = False,
 ) -> torch.Tensor:  # fmt: skip
     """Rows offsets[e] to offsets[e + 1] - 1 of x times matrix e of a stack, for all e: [m, n].
 
@@ -98,7 +100,9 @@ def matmul_experts(
 
     gate: silu, gelu or gelu_tanh: act(a) * b of the results a and b of columns 2j and 2j + 1, [m, n / 2]; clamped:
     gpt-oss' a / (1 + exp(-1.702 a)) * (b + 1), with a at most 7 and b within 7. rows: i32 [m], where x is [tokens, k]:
-    row i is x[rows[i] / top], of few rows an expert, which need no copy then.
+    row i is x[rows[i] / top], of few rows an expert, which need no copy then. early: offsets and the first weights,
+    scales and zero points are read while this package's launches before may still run, so that none of those since the
+    last launch of matmul_experts without early, or of another package, may write them; without rows.
     """
 
 
@@ -229,17 +233,18 @@ class Experts(LowBit):
 
     def forward(
         self, x: torch.Tensor, experts: torch.Tensor | ExpertRows, bias: torch.Tensor | None = None,
-        gate: str | None = None,
+        gate: str | None = None, early: bool = False,
     ) -> torch.Tensor:  # fmt: skip
         """x: [rows, in_features]; experts: an integer to a row, or the ExpertRows by which x has been sorted, as the
-        result is then. bias: [experts, out_features], in the place of the layers' own. gate: as of matmul_experts."""
+        result is then. bias: [experts, out_features], in the place of the layers' own. gate, early: as of
+        matmul_experts, early with ExpertRows alone."""
         need_tensor("Experts", "x", x)
         if x.dtype is not self.dtype and torch.is_autocast_enabled(x.device.type):
             x = x.to(self.dtype)
         if x.dim() != 2 or x.shape[1] != self.in_features:
             raise ValueError(f"Experts: x must have the shape [rows, {self.in_features}], not {list(x.shape)}")
         if isinstance(experts, ExpertRows):
-            return self._multiply(x, experts, bias, gate)
+            return self._multiply(x, experts, bias, gate, early=early)
         rows = rows_of(experts, self.experts)
         named = rows.places.shape[0]
         if named != x.shape[0]:
@@ -254,7 +259,7 @@ class Experts(LowBit):
         few = rows.rows.shape[0] <= _GATHERED and self.order is None
         return self._multiply(x if few else rows.spread(x, top), rows, bias, gate, top if few else 0)
 
-    def _multiply(self, x, rows, bias, gate=None, top=0):
+    def _multiply(self, x, rows, bias, gate=None, top=0, early=False):
         n, k = self._whole
         if self.scale_dtype is not None and x.dtype != self.dtype:  # the operator takes both types of halves
             raise TypeError(f"Experts: x must be {self.dtype}, not {x.dtype}")
@@ -267,7 +272,7 @@ class Experts(LowBit):
         bias = filled(self.bias if bias is None else bias.to(self.dtype).contiguous(), n)
         y = matmul_experts.operator(
             x.contiguous(), rows.offsets, self.packed, self.scales, self.zeros, bias, self.type, self.group, None,
-            self.multiplier, gate, rows.rows if top else None, top or 1,
+            self.multiplier, gate, rows.rows if top else None, top or 1, early,
         )  # fmt: skip
         columns = self.out_features // (2 if gate else 1)
         return y if columns == y.shape[1] else y[:, :columns].contiguous()
@@ -349,7 +354,8 @@ class MixtureOfExperts(torch.nn.Module):
         between = self._between[0]
         if gate is None:
             h = between._apply_gate(h) if getattr(between, "has_gate", True) else between.act_fn(h)
-        return self.down_proj(h.to(x.dtype), rows, getattr(self, "down_proj_bias", None))
+        # the first product has waited for what wrote the offsets
+        return self.down_proj(h.to(x.dtype), rows, getattr(self, "down_proj_bias", None), early=True)
 
 
 def route_(model: torch.nn.Module) -> torch.nn.Module:
