@@ -119,8 +119,8 @@ def read_tables(programs):
     for table in ("MMA_VARIANTS", "TILES"):
         columns, body = re.search(rf"\.table {table}\((.*?)\)\n(.*?)\.endtable", text, re.DOTALL).groups()
         names = [name.strip() for name in columns.split(",")]
-        for name, fields in re.findall(r"^ *_(\w+): *(.*?)(?: +if .*)?$", body, re.MULTILINE):
-            variants[name] = dict(zip(names, (field.strip() for field in fields.split(","))))
+        for name, fields, condition in re.findall(r"^ *_(\w+): *(.*?)(?: +if (.*))?$", body, re.MULTILINE):
+            variants[name] = dict(zip(names, (field.strip() for field in fields.split(",")))) | {"if": condition}
     return variants
 
 
@@ -128,7 +128,7 @@ def row_of(variants, name, bits):
     """A variant's row in numbers, for weights of so many bits in groups of 128 and otherwise default options."""
     fields, pairs = variants[name], bits in (4, 8)
     known = {"ONCE": "once", "STAY": "stay", "CUT": "cut", "MAY_STAY": "stay" if pairs else "once",
-             "STREAM_BK": 128 if bits <= 5 else 64}  # fmt: skip
+             "STREAM_BK": 128 if bits <= 5 else 64, "OWN": 128 if bits == 2 else 64}  # fmt: skip
     row = {key: known[field] if field in known else int(field) for key, field in fields.items()
            if field in known or field.isdigit()}  # fmt: skip
     return SimpleNamespace(engine={"cut": "STREAM", None: "MMA"}.get(row.get("WALK"), "CLUSTER"), **row)
@@ -233,13 +233,15 @@ def kind_of(type_name, bits):
     return 3 if type_name[0] == "f" else 2 if bits == 8 else 1 if bits == 3 or bits > 4 else 0
 
 
-def candidates(variants, point, places, more=False):
+def candidates(variants, point, places, more=False, newer=False):
     """(name, engine, sizes) of the variants that the entry has cases for at these sizes; more: of tiles half of whose
-    rows would be none of A, too, which are measured, but not asked for their time."""
+    rows would be none of A, too, which are measured, but not asked for their time; newer: of those, too, that came after
+    the point was measured, which have the condition of one that was."""
     type_name, m, n, k, _, times = point
     bits = int(re.search(r"\d+", type_name)[0])
-    for name in times:
-        if name not in variants:
+    conditions = {variants[name]["if"] for name in times if name in variants}
+    for name in variants:
+        if name not in times and not (newer and variants[name]["if"] in conditions):
             continue
         v = row_of(variants, name, bits)
         if v.engine == "MMA" and v.KB < 228 and (v.KB > 100 or v.BM > 16):
@@ -255,13 +257,13 @@ def candidates(variants, point, places, more=False):
         yield name, v.engine, f
 
 
-def choose(variants, point, constants, places):
-    """The variant that the entry takes: of equals the first of the tables."""
+def choose(variants, point, constants, places, newer=False):
+    """The variant that the entry takes: of equals the first of the tables. newer: as of candidates."""
     order = {"CLUSTER": 0, "STREAM": 1, "MMA": 2}
     place = {name: index for index, name in enumerate(variants)}
     whole = (lambda a, b: a // b, max, lambda condition, a, b: a if condition else b)
     costs = [(TIMES[engine](f, constants, *whole), order[engine], place[name], name)
-             for name, engine, f in candidates(variants, point, places)]  # fmt: skip
+             for name, engine, f in candidates(variants, point, places, newer=newer)]  # fmt: skip
     return min(costs)[3]
 
 
@@ -443,7 +445,7 @@ def main():
         constants = measured[0][2]
     if options.choices:
         for point in unseen:
-            print(*point[:4], choose(variants, point, constants, device[2]))
+            print(*point[:4], choose(variants, point, constants, device[2], newer=True))
     elif unseen:
         report("unseen", unseen, variants, constants, device[2], options.worst)
 

@@ -112,8 +112,12 @@ END_TEST
  * knows: an hour. */
 START_TEST(everything_that_ships_compiles) {
     static const long groups[] = {128, 0, 64, 32, 16};
-    static const char *const more[] = {"", "BIAS=true FACTOR=true", "EARLY=true", "BATCH_INVARIANT=true",
-                                       "EXPERTS=true", "EXPERTS=true EARLY=true"};
+    static const char *const more[] = {"",
+                                       "BIAS=true FACTOR=true",
+                                       "EARLY=true",
+                                       "BATCH_INVARIANT=true",
+                                       "EXPERTS=true",
+                                       "EXPERTS=true EARLY=true"};
     char name[TVM_DTYPE_NAME_MAX], define[192];
     bool beyond_f16 = lowbit[_i].exponent > 5 || (lowbit[_i].exponent == 5 && lowbit[_i].mantissa < 2);
     tvm_dtype_name(lowbit[_i], name);

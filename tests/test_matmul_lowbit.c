@@ -611,7 +611,7 @@ START_TEST(every_variant_has_experts) {
                                      {.type = "u4", .options = {.group = 64}}};
     static const char *const defines[] = {"WTYPE=u4 EXPERTS=true",
                                           "WTYPE=f4_e2m1 ATYPE=bf16 GROUP=32 BIAS=true EXPERTS=true",
-                                          "WTYPE=u3 GROUP=64 FACTOR=true EXPERTS=true",
+                                          "WTYPE=u3 GROUP=64 FACTOR=true EXPERTS=true EARLY=true",
                                           "WTYPE=u4 EXPERTS=true GATE=\"silu\"",
                                           ("WTYPE=f4_e2m1 ATYPE=bf16 GROUP=32 BIAS=true EXPERTS=true "
                                            "GATE=\"clamped\""),
