@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
 """Products of mixtures of experts: matmul_lowbit with EXPERTS beside torch._grouped_mm of bf16 in one process.
 
-    experts_peers.py [--mixtures mixtral,...] [--tokens 1,...] [--products gate_up,...] [--rivals triton,humming]
-                     [--variants 2048,...] [--seconds S]
+    experts_peers.py [--mixtures mixtral,...] [--tokens 1,...] [--products gate_up,...]
+                     [--rivals triton,humming,marlin:LIBRARY] [--sums] [--variants 2048,...] [--seconds S]
 
 Each token has `top` experts at random, other ones in each launch of a graph; rows are sorted by expert beforehand, as a
 router leaves them. products: gate_up, down, and layer, which is both, with the gate between and the weighted sum behind
 (torch's gathers rows, multiplies, gates, multiplies and adds up in operators of its own). Times are medians of replays
 of CUDA graphs, us; weights are in copies that are larger together than ten times the L2. The result of a product is
 compared with float64 first. touched: experts that have rows, on average; GB/s: of their weights and scales; TFLOP/s: of
-rows that there are. --rivals: products of others with weights of 4 bits (bench/experts_rivals.py). --variants: at these
+rows that there are. --rivals: products of others with weights of 4 bits (bench/experts_rivals.py); --sums: with the
+weighted sum of each token's rows behind each of them and ours, which is ops.combine for all. --variants: at these
 numbers of tokens every kernel of the program, too, for choices that were not the best. Stops before a point that would
 begin after so many seconds.
 Exit status: 0 every point was right, 1 one was not."""
@@ -48,9 +49,9 @@ class Stack:
         empty.packed, empty.scales = self.packed[0], self.scales[0]
         self.layers = empty
 
-    def entry(self, i, x, offsets, out):
+    def entry(self, i, x, offsets, out, early=False):
         i %= self.copies
-        options = (self.type, self.group, None, None, None, None, 1)
+        options = (self.type, self.group, None, None, None, None, 1, early)
         return experts.matmul_experts.operator(
             x, offsets, self.packed[i], self.scales[i], None, None, *options
         )  # fmt: skip
@@ -70,10 +71,10 @@ class Stack:
 
 
 def routed(tokens, top, count):
-    """Offsets of the experts' rows, and how many experts have some."""
+    """The experts' rows, and how many experts have some."""
     index = torch.rand(tokens, count, device="cuda").topk(top, -1).indices
     rows = experts.rows_of(index, count)
-    return rows.offsets, int((rows.offsets.diff() > 0).sum())
+    return rows, int((rows.offsets.diff() > 0).sum())
 
 
 def error_of(stack, x, offsets, y, dequantize=None):
@@ -105,9 +106,10 @@ class Layer:
         each = (rows.rows, self.top) if few else (None, 1)
         h = experts.matmul_experts.operator(
             x if few else rows.spread(x, self.top), rows.offsets, stack.packed[i % stack.copies],
-            stack.scales[i % stack.copies], None, None, stack.type, stack.group, None, None, self.gate, *each,
+            stack.scales[i % stack.copies], None, None, stack.type, stack.group, None, None, self.gate, *each, False,
         )  # fmt: skip
-        return ops.combine(self.second.entry(i, h, rows.offsets, None), rows.places.view(tokens, -1), weights)
+        y = self.second.entry(i, h, rows.offsets, None, True)
+        return ops.combine(y, rows.places.view(tokens, -1), weights)
 
     def torch(self, x, rows, weights):
         h = torch._grouped_mm(rows.spread(x, self.top), self.weights[0], rows.offsets[1:])
@@ -170,19 +172,25 @@ def add_rivals(add, stack, rivals, x, drawn, out):
             print(f"# {type(rival).__name__}: {problem!r}"[:300])
 
 
-def measure(mixture, product, tokens, stack, weight, variants, rivals):
+def measure(mixture, product, tokens, stack, weight, variants, rivals, sums=False):
     count, top, hidden, inner, *_ = MIXTURES[mixture]
     rows = tokens * top
     launches = 40 if rows * stack.n * stack.k < 1e11 else 8
     x = torch.randn(rows, stack.k, device="cuda").bfloat16()
     drawn = [routed(tokens, top, count) for _ in range(launches)]
-    offsets, touched = [d[0] for d in drawn], sum(d[1] for d in drawn) / launches
+    offsets, touched = [d[0].offsets for d in drawn], sum(d[1] for d in drawn) / launches
+    weights = torch.rand(tokens, top, device="cuda")
     out = torch.empty(rows, stack.n, device="cuda", dtype=torch.bfloat16)
     error = error_of(stack, x, offsets[0], stack.entry(0, x, offsets[0], out))
     jobs, wrong = {}, {}
 
     def add(name, launch):
-        jobs[name] = Job(name, lambda i: launch(i, x, offsets[i % launches], out), launches)
+        def run(i):
+            y = launch(i, x, offsets[i % launches], out)
+            if sums:
+                ops.combine(out if y is None else y, drawn[i % launches][0].places.view(tokens, -1), weights)
+
+        jobs[name] = Job(name, run, launches)
 
     add("ours", stack.entry)
     if weight is not None:
@@ -220,6 +228,7 @@ def main():
     parser.add_argument("--products", default="gate_up,down,layer")
     parser.add_argument("--variants", default="", help="numbers of tokens")
     parser.add_argument("--rivals", default="", help="triton,humming,marlin:LIBRARY")
+    parser.add_argument("--sums", action="store_true")
     parser.add_argument("--seconds", type=float, default=1e9)
     options = parser.parse_args()
     begin, right = time.monotonic(), True
@@ -244,7 +253,7 @@ def main():
                     print("# out of time")
                     return 0 if right else 1
                 variants = options.variants and tokens in map(int, options.variants.split(","))
-                right &= measure(mixture, product, tokens, stack, weight, variants, rivals)
+                right &= measure(mixture, product, tokens, stack, weight, variants, rivals, options.sums)
             del stack, weight, rivals
     return 0 if right else 1
 

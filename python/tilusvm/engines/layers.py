@@ -216,5 +216,6 @@ def mixture(
     else:
         parts = [stack.of_tokens(x, rows) for stack in before]
         h = swiglu(parts[0] if len(parts) == 1 else torch.cat(parts, -1), activation)
-    y = combine(down(h, rows), rows.places.view(tokens, top), weights.float().contiguous())
+    # the products before have waited for what wrote the offsets
+    y = combine(down(h, rows, early=True), rows.places.view(tokens, top), weights.float().contiguous())
     return y.to(x.dtype)
