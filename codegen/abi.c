@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "numbers.h"
+#include "tensor_memory.h"
 #include "view.h"
 
 /* ---- the table ---- */
@@ -23,10 +24,19 @@ uint32_t tvm_abi_add(tvm_kernel_abi *abi, tvm_abi_kind kind, unsigned width, uin
 
 unsigned tvm_abi_element_bytes(unsigned element) {
     static const uint8_t bytes[TVM_ABI_ELEMENTS] = {
-        [TVM_ABI_BITS8] = 1, [TVM_ABI_BITS16] = 2, [TVM_ABI_BITS32] = 4, [TVM_ABI_BITS64] = 8,
-        [TVM_ABI_I32] = 4,   [TVM_ABI_I64] = 8,    [TVM_ABI_F16] = 2,    [TVM_ABI_BF16] = 2,
-        [TVM_ABI_F32] = 4,   [TVM_ABI_F64] = 8};
+        [TVM_ABI_BITS8] = 1, [TVM_ABI_BITS16] = 2, [TVM_ABI_BITS32] = 4,  [TVM_ABI_BITS64] = 8,
+        [TVM_ABI_I32] = 4,   [TVM_ABI_I64] = 8,    [TVM_ABI_F16] = 2,     [TVM_ABI_BF16] = 2,
+        [TVM_ABI_F32] = 4,   [TVM_ABI_F64] = 8,    [TVM_ABI_SPREAD4] = 1, [TVM_ABI_SPREAD6] = 1};
     return bytes[element];
+}
+
+bool tvm_abi_element_spreads(unsigned element) {
+    return element == TVM_ABI_SPREAD4 || element == TVM_ABI_SPREAD6;
+}
+
+unsigned tvm_abi_element_bits(unsigned element) {
+    if (tvm_abi_element_spreads(element)) return element == TVM_ABI_SPREAD4 ? 4 : 6;
+    return 8 * tvm_abi_element_bytes(element);
 }
 
 static bool same_map(const tvm_abi_map *a, const tvm_abi_map *b) {
@@ -164,7 +174,12 @@ static bool map_fits(const tvm_abi_map *map, const tvm_ir_kernel *kernel) {
     if (slot == TVM_NONE || !named || map->rank == 0 || map->rank > TVM_ABI_TENSOR_MAP_RANK) return false;
     if (map->row >= (kernel->slots[slot].form == TVM_FORM_STRIDED ? map->rank : 1)) return false;
     unsigned bytes = tvm_abi_element_bytes(map->element), row = map->box[tvm_abi_map_dim(map, 0)] * bytes;
-    if (map->rank != kernel->slots[slot].rank || 8 * bytes % kernel->slots[slot].dtype.bits != 0)
+    if (map->rank != kernel->slots[slot].rank ||
+        tvm_abi_element_bits(map->element) % kernel->slots[slot].dtype.bits != 0)
+        return false;
+    if (tvm_abi_element_spreads(map->element) &&
+        (row != TVM_SPREAD_ROW || map->is_written ||
+         (map->swizzle != TVM_ABI_SWIZZLE_NONE && map->swizzle != TVM_ABI_SWIZZLE_128)))
         return false;
     for (unsigned d = 0; d < TVM_ABI_TENSOR_MAP_RANK; d++)
         if (d < map->rank ? map->box[d] == 0 || map->box[d] > TVM_ABI_BOX_EXTENT : map->box[d] != 0)

@@ -15,7 +15,8 @@ enum {
     TVM_ABI_TENSOR_MAPS = 24,    /* of a kernel: the room for parameters holds them beside all others */
     TVM_ABI_TENSOR_MAP_RANK = 5, /* the most dimensions of one */
     TVM_ABI_BOX_EXTENT = 256,    /* the most of a box in a dimension */
-    TVM_ABI_BOX_GRANULE = 16     /* bytes: a box's rows and a tensor's strides are multiples */
+    TVM_ABI_BOX_GRANULE = 16,    /* bytes: a box's rows and a tensor's strides are multiples */
+    TVM_ABI_SPREAD_GRANULE = 32  /* the same of a tensor whose elements are spread, and its address */
 };
 
 /* What a launch puts there. */
@@ -53,10 +54,18 @@ typedef enum tvm_abi_element {
     TVM_ABI_BF16,
     TVM_ABI_F32,
     TVM_ABI_F64,
+    /* 16 of 4 bits, or 6, in 16 bytes of shared memory, of which they fill the first 8 or 12 */
+    TVM_ABI_SPREAD4,
+    TVM_ABI_SPREAD6,
     TVM_ABI_ELEMENTS
 } tvm_abi_element;
-/* 1, 2, 4 or 8. */
+/* In shared memory: 1, 2, 4 or 8. */
 unsigned tvm_abi_element_bytes(unsigned element);
+/* In the tensor. */
+unsigned tvm_abi_element_bits(unsigned element);
+/* Is it one of those whose tensors are read in rows of whole 128 elements (TVM_SPREAD_ROW), which begin at
+ * multiples of 32 bytes (CUDA Driver API, cuTensorMapEncodeTiled)? */
+bool tvm_abi_element_spreads(unsigned element);
 
 /* How 16-byte chunks of a box are exchanged in shared memory: within spans of that many bytes, which a row of
  * the box does not exceed (CUDA Driver API, CUtensorMapSwizzle). */

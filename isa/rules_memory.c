@@ -1,5 +1,6 @@
 /* Rules of the instructions that make tensors and move them between memories. */
 #include "rules.h"
+#include "tensor_memory.h"
 
 tvm_status tvm_rule_ALLOC_REGISTER(const tvm_rule *rule) {
     if (rule->type->dtype.kind == TVM_KIND_NONE)
@@ -266,17 +267,28 @@ static tvm_status warps_cut(const tvm_rule *rule, unsigned rank, const uint32_t 
     return TVM_OK;
 }
 
-/* A tile, entry first + 2, of two tensors, the entries before it, of which one is shared. */
+/* Is the tile, of entry first + 2, one of both tensors, the entries before it, of which one is shared? */
+static tvm_status fits_both(const tvm_rule *rule, unsigned first, unsigned shared, unsigned rank,
+                            const uint32_t tile[TVM_MAX_RANK]) {
+    tvm_status status = tile_rank(rule, first, rank, "the tile");
+    if (status == TVM_OK) status = tile_rank(rule, first + 1, rank, "the tile");
+    if (status == TVM_OK) status = tile_inside(rule, shared, rank, tile);
+    return status == TVM_OK ? tvm_rule_whole_bytes(rule, shared == first ? first + 1 : first, tile[rank - 1])
+                            : status;
+}
+
+static unsigned read_tile(const tvm_rule *rule, unsigned entry, uint32_t tile[TVM_MAX_RANK]) {
+    unsigned rank = tvm_rule_value(rule, entry);
+    for (uint32_t d = 0; d < rank; d++) tile[d] = rule->operands[rule->at[entry] + 1 + d].value;
+    return rank;
+}
+
+/* A tile of two tensors of one type. */
 static tvm_status copied_tile(const tvm_rule *rule, unsigned first, unsigned shared, unsigned *rank,
                               uint32_t tile[TVM_MAX_RANK]) {
-    *rank = tvm_rule_value(rule, first + 2);
-    for (uint32_t d = 0; d < *rank; d++) tile[d] = rule->operands[rule->at[first + 2] + 1 + d].value;
+    *rank = read_tile(rule, first + 2, tile);
     tvm_status status = same_dtype(rule, first, first + 1);
-    if (status == TVM_OK) status = tile_rank(rule, first, *rank, "the tile");
-    if (status == TVM_OK) status = tile_rank(rule, first + 1, *rank, "the tile");
-    if (status == TVM_OK) status = tile_inside(rule, shared, *rank, tile);
-    return status == TVM_OK ? tvm_rule_whole_bytes(rule, shared == first ? first + 1 : first, tile[*rank - 1])
-                            : status;
+    return status == TVM_OK ? fits_both(rule, first, shared, *rank, tile) : status;
 }
 
 tvm_status tvm_rule_COPY_ASYNC(const tvm_rule *rule) {
@@ -287,10 +299,19 @@ tvm_status tvm_rule_COPY_ASYNC(const tvm_rule *rule) {
     return status == TVM_OK ? tvm_rule_nothing(rule) : status;
 }
 
+/* Elements of 4 or 6 bits come to bytes in whole rows. */
+static tvm_status spread_tile(const tvm_rule *rule, unsigned rank, const uint32_t tile[TVM_MAX_RANK]) {
+    tvm_status status = fits_both(rule, 0, 0, rank, tile);
+    if (status != TVM_OK || tile[rank - 1] % TVM_SPREAD_ROW == 0) return status;
+    return tvm_refuse(rule->why, "a row of %u elements of %s, expected a multiple of %d where they become u8",
+                      tile[rank - 1], TVM_DTYPE_TEXT(tvm_rule_slot(rule, 1)->dtype), TVM_SPREAD_ROW);
+}
+
 tvm_status tvm_rule_COPY_BULK(const tvm_rule *rule) {
     uint32_t tile[TVM_MAX_RANK];
-    unsigned rank;
-    tvm_status status = copied_tile(rule, 0, 0, &rank, tile);
+    unsigned rank = read_tile(rule, 2, tile);
+    bool spreads = tvm_tensor_spreads(tvm_rule_slot(rule, 0)->dtype, tvm_rule_slot(rule, 1)->dtype);
+    tvm_status status = spreads ? spread_tile(rule, rank, tile) : copied_tile(rule, 0, 0, &rank, tile);
     if (status != TVM_OK) return status;
     if (rule->operands[rule->at[3]].kind == TVM_OPERAND_NONE)
         return tvm_refuse(rule->why, "expected 'barrier', the mbarrier that its bytes are announced to");

@@ -169,6 +169,17 @@ static void set_tile(tvm_tensor_tile *tile, uint32_t rows, uint32_t columns) {
     tile->tile[1] = tile->is_transposed ? rows : columns;
 }
 
+bool tvm_tensor_spreads(tvm_dtype shared, tvm_dtype global) {
+    return tvm_dtype_same(shared, TVM_U(8)) && global.bits < 8 && tvm_mma_is_small_float(global);
+}
+
+bool tvm_copy_spreads(const tvm_ir_program *program, const tvm_ir_kernel *kernel, const tvm_insn *insn) {
+    const tvm_operand *target = tvm_operands(kernel, insn);
+    const tvm_slot *shared = &kernel->slots[target->value];
+    const tvm_operand *source = target + 1 + tvm_slot_rank(program, shared);
+    return tvm_tensor_spreads(shared->dtype, kernel->slots[source->value].dtype);
+}
+
 static void set_type(tvm_tensor_tile *tile, const tvm_operand *spread) {
     static const tvm_dtype types[TVM_SPREAD_COUNT] = {[TVM_SPREAD_F4_E2M1] = {TVM_KIND_FLOAT, 4, 2, 1},
                                                       [TVM_SPREAD_F6_E2M3] = {TVM_KIND_FLOAT, 6, 2, 3},

@@ -53,6 +53,15 @@ tvm_status tvm_tensor_access_find(const tvm_layout *layout, unsigned bits, tvm_t
  * rows each thread has one, 64 rows are in fragments of mma; each warpgroup has its part of the columns. */
 tvm_status tvm_tensor_layout(uint32_t rows, uint32_t columns, tvm_team team, tvm_layout *out, tvm_why *why);
 
+/* ---- elements of 4 and 6 bits in bytes (PTX ISA, "Sub-byte Types"; "Packing format") ---- */
+
+/* Sixteen elements fill the beginning of 16 bytes, one behind the other. copy-bulk makes such tiles of u8 of
+ * a global tensor of these types: rows of whole 128 elements, which is what TMA takes at once. */
+enum { TVM_SPREAD_TOGETHER = 16, TVM_SPREAD_ROW = 128 };
+bool tvm_tensor_spreads(tvm_dtype shared, tvm_dtype global);
+/* Does the copy-bulk? */
+bool tvm_copy_spreads(const tvm_ir_program *program, const tvm_ir_kernel *kernel, const tvm_insn *insn);
+
 /* ---- products ---- */
 
 /* An operand, its index behind it, and the tile there. */

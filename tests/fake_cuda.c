@@ -281,10 +281,23 @@ typedef struct fake_map {
     char text[sizeof(CUtensorMap)];
 } fake_map;
 
+/* What the CUDA Driver API says of the types 16U4_ALIGN16B and 16U6_ALIGN16B, 14 and 15, beside that. */
+static bool is_spread_map(const void *address, cuuint32_t rank, const cuuint64_t *extents,
+                          const cuuint64_t *strides, const cuuint32_t *box, CUtensorMapSwizzle swizzle) {
+    bool good = (uintptr_t)address % 32 == 0 && extents[0] % 128 == 0 && box[0] == 128 &&
+                (swizzle == CU_TENSOR_MAP_SWIZZLE_NONE || swizzle == CU_TENSOR_MAP_SWIZZLE_128B);
+    for (cuuint32_t d = 1; good && d < rank; d++) good = strides[d - 1] % 32 == 0;
+    return good;
+}
+
 static bool is_tensor_map(const CUtensorMap *map, CUtensorMapDataType type, cuuint32_t rank,
                           const void *address, const cuuint64_t *extents, const cuuint64_t *strides,
                           const cuuint32_t *box, CUtensorMapSwizzle swizzle) {
     static const unsigned sizes[] = {1, 2, 4, 4, 8, 8, 2, 4, 8, 2};
+    bool spreads = (int)type == 14 || (int)type == 15;
+    if (spreads && (rank < 1 || rank > 5 || !is_spread_map(address, rank, extents, strides, box, swizzle)))
+        return false;
+    if (spreads) type = CU_TENSOR_MAP_DATA_TYPE_UINT8;
     bool good = rank >= 1 && rank <= 5 && (uintptr_t)map % 64 == 0 && address &&
                 (uintptr_t)address % 16 == 0 && (size_t)type < sizeof sizes / sizeof *sizes;
     for (cuuint32_t d = 0; good && d < rank; d++) {

@@ -13,8 +13,9 @@
 typedef struct ptx_tensor_map {
     uint8_t *address;
     unsigned rank, element_bytes, span; /* span: bytes of the swizzle, 0 without */
-    const char *type;                   /* what cp.reduce takes an element for */
-    uint64_t extents[5], strides[5];    /* strides in bytes */
+    unsigned spread;  /* bits of an element of 4 or 6, of which 16 begin 16 bytes of shared memory; else 0 */
+    const char *type; /* what cp.reduce takes an element for */
+    uint64_t extents[5], strides[5]; /* strides in bytes */
     uint32_t box[5];
     unsigned order[5]; /* dimensions of the tensor from the map's innermost one on */
 } ptx_tensor_map;
@@ -32,7 +33,8 @@ static inline uint8_t *ptx_box_element(const ptx_tensor_map *map, const int32_t 
         unsigned d = map->order[i];
         int64_t index = (int64_t)at[d] + number % map->box[d];
         if (index < 0 || (uint64_t)index >= map->extents[d]) return NULL;
-        offset += (uint64_t)index * map->strides[d];
+        offset +=
+            map->spread && i == 0 ? (uint64_t)index * map->spread / 8 : (uint64_t)index * map->strides[d];
         number /= map->box[d];
     }
     return map->address + offset;
@@ -69,7 +71,11 @@ static inline void ptx_bulk_expect(ptx_machine *m, const ptx_insn *insn, ptx_mba
     b->bytes += (int64_t)ptx_operand_value(m, &insn->operand[1], t);
 }
 
+/* Of what is spread the bytes of the tensor are counted: no section of the PTX ISA says so, but DeepGEMM
+ * does (deep_gemm/include/deep_gemm/impls/sm100_fp8_gemm_1d1d.cuh, the bytes that arrive of operands of 4
+ * bits). */
 static inline uint32_t ptx_bulk_size(const ptx_bulk *copy) {
+    if (copy->map && copy->map->spread) return ptx_box_elements(copy->map) * copy->map->spread / 8;
     return copy->map ? ptx_box_elements(copy->map) * copy->map->element_bytes : copy->bytes;
 }
 
@@ -96,9 +102,10 @@ static inline void ptx_bulk_come(ptx_machine *m, ptx_mbarrier *b) {
             memmove(m->shared + copy->address, copy->from, copy->bytes);
             continue;
         }
-        for (uint32_t n = 0; n < ptx_box_elements(map); n++) {
+        uint32_t step = map->spread ? 16 : 1, bytes = map->spread ? 2 * map->spread : map->element_bytes;
+        for (uint32_t n = 0; n < ptx_box_elements(map); n += step) {
             const uint8_t *from = ptx_box_element(map, copy->at, n);
-            for (unsigned k = 0; k < map->element_bytes; k++)
+            for (unsigned k = 0; k < bytes; k++)
                 m->shared[ptx_swizzled(map, copy->address + (uint64_t)n * map->element_bytes + k)] =
                     from ? from[k] : 0;
         }
@@ -142,6 +149,8 @@ static inline void ptx_bulk_start(ptx_machine *m, const ptx_insn *insn, unsigned
     *copy = (ptx_bulk){.map = map, .address = address, .barrier = b->address};
     for (unsigned d = 0; d < map->rank; d++)
         copy->at[map->order[d]] = (int32_t)ptx_get(m, source->reg[1 + d], t);
+    ptx_must(!map->spread || copy->at[map->order[0]] % 128 == 0,
+             "ptx: a box of elements to spread begins at no multiple of 128: %s", insn->text);
     if (to == m) ptx_engine_waits(m, t, address, bytes);
     ptx_engine_claims(to, address, bytes, (uint16_t)(PTX_ENGINE + (b - to->mbarriers)));
 }

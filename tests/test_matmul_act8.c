@@ -1,5 +1,5 @@
-/* programs/matmul_scaled.vasm and programs/matmul_lowbit_a8.vasm, products of activations of 8 bits: their
- * variants, with each sort of scales and weights, on the interpreter and as generated code on the PTX
+/* programs/matmul_scaled.vasm and programs/matmul_lowbit_a8.vasm, products of activations of 8 and 4 bits:
+ * their variants, with each sort of scales and weights, on the interpreter and as generated code on the PTX
  * machine, against float64; the same bits for a row whatever the rows beside it; put through ptxas without a
  * spill; what they refuse. */
 #include "check_kit.h"
@@ -61,19 +61,30 @@ static void product_free(product *p) {
 typedef struct scaled_form {
     const char *define, *a, *b, *scales, *c;
     size_t group, b_rows; /* elements that share a scale; 0: all */
-    bool one_a, one_b, bias;
+    bool one_a, one_b, bias, alpha;
 } scaled_form;
 
 static const scaled_form scaled_forms[] = {
-    {"GROUP=128", "f8_e4m3", "f8_e4m3", "f32", "bf16", 128, 128, false, false, false},
+    {"GROUP=128", "f8_e4m3", "f8_e4m3", "f32", "bf16", 128, 128, false, false, false, false},
     {"GROUP=128 TB=f8_e5m2 OTYPE=f32 BIAS=true", "f8_e4m3", "f8_e5m2", "f32", "f32", 128, 128, false, false,
-     true},
-    {"T=i8 OTYPE=f16", "i8", "i8", "f32", "f16", 128, 128, false, false, false},
-    {"GROUP=0 BIAS=true", "f8_e4m3", "f8_e4m3", "f32", "bf16", 0, 1, false, false, true},
-    {"GROUP=0 ONE_A=true ONE_B=true OTYPE=f16", "f8_e4m3", "f8_e4m3", "f32", "f16", 0, 1, true, true, false},
-    {"GROUP=0 ONE_A=true T=f8_e5m2 TB=f8_e4m3", "f8_e5m2", "f8_e4m3", "f32", "bf16", 0, 1, true, false,
+     true, false},
+    {"T=i8 OTYPE=f16", "i8", "i8", "f32", "f16", 128, 128, false, false, false, false},
+    {"GROUP=0 BIAS=true", "f8_e4m3", "f8_e4m3", "f32", "bf16", 0, 1, false, false, true, false},
+    {"GROUP=0 ONE_A=true ONE_B=true OTYPE=f16", "f8_e4m3", "f8_e4m3", "f32", "f16", 0, 1, true, true, false,
      false},
-    {"GROUP=32 BIAS=true OTYPE=f32", "f8_e4m3", "f8_e4m3", "e8m0", "f32", 32, 1, false, false, true},
+    {"GROUP=0 ONE_A=true T=f8_e5m2 TB=f8_e4m3", "f8_e5m2", "f8_e4m3", "f32", "bf16", 0, 1, true, false, false,
+     false},
+    {"GROUP=32 BIAS=true OTYPE=f32", "f8_e4m3", "f8_e4m3", "e8m0", "f32", 32, 1, false, false, true, false},
+    {"TB=f4_e2m1", "f8_e4m3", "f4_e2m1", "f32", "bf16", 128, 128, false, false, false, false},
+    {"TB=f6_e3m2 GROUP=0 OTYPE=f32", "f8_e4m3", "f6_e3m2", "f32", "f32", 0, 1, false, false, false, false},
+    {"T=f8_e5m2 TB=f6_e2m3 GROUP=32", "f8_e5m2", "f6_e2m3", "e8m0", "bf16", 32, 1, false, false, false,
+     false},
+    {"TB=f4_e2m1 GROUP=32 BIAS=true", "f8_e4m3", "f4_e2m1", "e8m0", "bf16", 32, 1, false, false, true, false},
+    {"T=f4_e2m1 GROUP=32", "f4_e2m1", "f4_e2m1", "e8m0", "bf16", 32, 1, false, false, false, false},
+    {"T=f4_e2m1 GROUP=16 ALPHA=true OTYPE=f32", "f4_e2m1", "f4_e2m1", "f8_e4m3", "f32", 16, 1, false, false,
+     false, true},
+    {"T=f4_e2m1 GROUP=16 BIAS=true", "f4_e2m1", "f4_e2m1", "f8_e4m3", "bf16", 16, 1, false, false, true,
+     false},
 };
 enum { SCALED_FORMS = sizeof scaled_forms / sizeof *scaled_forms };
 static const char *const scaled_kernels[] = {"matmul_scaled",
@@ -101,31 +112,43 @@ static bool has_kernel(const tvm_ir_program *program, const char *name) {
     return !strcmp(name, "matmul_scaled") || !strcmp(name, "matmul_lowbit_a8");
 }
 
-/* Scales of 32 go by tcgen05 for whole steps of k. */
+static bool is_narrow(const scaled_form *f) {
+    return type_of(f->b).bits < 8;
+}
+
+/* Do the tensor cores multiply by the scales, where they can? */
+static bool is_block(const scaled_form *f) {
+    return f->group == 32 || f->group == 16;
+}
+
+/* Scales of blocks go by tcgen05 for whole steps of k. */
 static bool has_scaled(const tvm_ir_program *program, const scaled_form *f, const char *name, size_t k) {
-    return has_kernel(program, name) && (f->group != 32 || k % 128 == 0 || !strstr(name, "_tensor_"));
+    return has_kernel(program, name) && (!is_block(f) || k % 128 == 0 || !strstr(name, "_tensor_"));
 }
 
 static product scaled_new(kernel_kit *k, const scaled_form *f, const size_t size[3]) {
-    product p = product_new(size[0], size[1], size[2]);
+    product p = product_new(size[0], size[1], is_narrow(f) ? ceil_div(size[2], 128) * 128 : size[2]);
     size_t group = f->group ? f->group : p.k, groups = ceil_div(p.k, group),
            rows_b = ceil_div(p.n, f->b_rows);
     double low = f->a[0] == 'i' ? -128 : -4, scale = f->a[0] == 'i' ? 0.02 : 1;
     kit_clear(k);
-    for (size_t i = 0; i < 3; i++) kit_scalar(k, (double)size[i]);
+    const size_t extents[] = {p.m, p.n, p.k};
+    for (size_t i = 0; i < 3; i++) kit_scalar(k, (double)extents[i]);
     const kit_tensor *a = kit_input(k, type_of(f->a), p.m * p.k, low, -low);
     const kit_tensor *b = kit_input(k, type_of(f->b), p.n * p.k, low, -low);
     const kit_tensor *sa =
         kit_input(k, type_of(f->scales), f->one_a ? 1 : p.m * groups, scale / 4, scale * 4);
     const kit_tensor *sb =
         kit_input(k, type_of(f->scales), f->one_b ? 1 : rows_b * groups, scale / 4, scale * 4);
+    const kit_tensor *alpha = f->alpha ? kit_input(k, TVM_F32, 1, 0.25, 4) : NULL;
     const kit_tensor *bias = f->bias ? kit_input(k, TVM_F32, p.n, -9, 9) : NULL;
     p.c = kit_tensor_new(k, type_of(f->c), p.m * p.n);
     for (size_t i = 0; i < p.m * p.n; i++) {
         size_t row = i / p.n, column = i % p.n;
         for (size_t l = 0; l < p.k; l++) {
             double by = sa->values[f->one_a ? 0 : row * groups + l / group] *
-                        sb->values[f->one_b ? 0 : column / f->b_rows * groups + l / group];
+                        sb->values[f->one_b ? 0 : column / f->b_rows * groups + l / group] *
+                        (alpha ? alpha->values[0] : 1);
             double term = a->values[row * p.k + l] * b->values[column * p.k + l] * by;
             p.wanted[i] += term, p.sums[i] += fabs(term);
         }
@@ -139,7 +162,7 @@ START_TEST(operands_with_scales_are_multiplied) {
     char path[5000], where[200];
     kernel_kit k = kit_open("matmul_scaled.vasm", f->define);
     tvm_ir_program *program = assemble_file(program_path("matmul_scaled.vasm", path), f->define);
-    size_t group = f->group == 32 ? 32 : 128;
+    size_t group = is_block(f) ? f->group : 128;
     for (size_t s = 0; s < SIZES; s++) {
         product p = scaled_new(&k, f, sizes[s]);
         for (size_t v = 0; v < SCALED_KERNELS; v++) {
@@ -151,7 +174,7 @@ START_TEST(operands_with_scales_are_multiplied) {
         }
         if (s == 1 && _i % 2 == 0) {
             const char *wide = scaled_kernels[4 + _i % 5];
-            if (f->group != 32) {
+            if (has_kernel(program, wide)) {
                 kit_execute(&k, p.c, program, wide, "sm_90a");
                 compare(p.c, p.wanted, p.sums, p.k, group, wide);
             }
@@ -163,7 +186,11 @@ START_TEST(operands_with_scales_are_multiplied) {
             kit_execute(&k, p.c, program, tensor, "sm_100a");
             compare(p.c, p.wanted, p.sums, p.k, group, tensor);
         }
-        if (s == 1 && f->group == 32) {
+        if (s == 1 && is_narrow(f)) {
+            kit_execute(&k, p.c, program, "matmul_scaled_plain", "sm_120a");
+            compare(p.c, p.wanted, p.sums, p.k, group, "matmul_scaled_plain for sm_120a");
+        }
+        if (s == 1 && has_kernel(program, "matmul_scaled_f8")) {
             kit_execute(&k, p.c, program, "matmul_scaled_f8", "sm_89");
             compare(p.c, p.wanted, p.sums, p.k, group, "matmul_scaled_f8 for sm_89");
         }
@@ -351,6 +378,15 @@ static const struct {
     {"matmul_scaled.vasm", "GROUP=32", "sm_100a"},
     {"matmul_scaled.vasm", "GROUP=128 BIAS=true", "sm_103a"},
     {"matmul_scaled.vasm", "T=i8 OTYPE=f32", "sm_110a"},
+    {"matmul_scaled.vasm", "TB=f4_e2m1 BIAS=true", "sm_100a"},
+    {"matmul_scaled.vasm", "TB=f6_e3m2 GROUP=32 OTYPE=f32", "sm_103a"},
+    {"matmul_scaled.vasm", "T=f4_e2m1 GROUP=32", "sm_110a"},
+    {"matmul_scaled.vasm", "T=f4_e2m1 GROUP=16 ALPHA=true BIAS=true", "sm_100a"},
+    {"matmul_scaled.vasm", "TB=f6_e2m3 GROUP=0", "sm_120a"},
+    {"matmul_scaled.vasm", "TB=f4_e2m1 GROUP=32", "sm_121a"},
+    {"matmul_scaled.vasm", "T=f4_e2m1 GROUP=32 BIAS=true", "sm_120a"},
+    {"matmul_scaled.vasm", "T=f4_e2m1 GROUP=16 ALPHA=true", "sm_121a"},
+    {"matmul_scaled.vasm", "TB=f4_e2m1", "sm_90a"},
 };
 enum { COMPILED = sizeof compiled / sizeof *compiled };
 
@@ -367,7 +403,11 @@ START_TEST(other_constants_are_refused) {
         {"matmul_scaled.vasm", "T=f16", "T must be f8_e4m3"},
         {"matmul_scaled.vasm", "TB=i8", "TB must be T"},
         {"matmul_scaled.vasm", "T=i8 GROUP=0", "matmul.vasm"},
-        {"matmul_scaled.vasm", "GROUP=64", "GROUP must be 0, 32 or 128"},
+        {"matmul_scaled.vasm", "GROUP=64", "GROUP must be 0, 16, 32 or 128"},
+        {"matmul_scaled.vasm", "T=f4_e2m1", "GROUP=32 and GROUP=16"},
+        {"matmul_scaled.vasm", "GROUP=16", "GROUP=16 goes with T=f4_e2m1"},
+        {"matmul_scaled.vasm", "T=i8 TB=f4_e2m1", "TB must be T"},
+        {"matmul_scaled.vasm", "GROUP=32 ALPHA=true", "ALPHA goes with GROUP=16"},
         {"matmul_scaled.vasm", "ONE_A=true", "GROUP=0"},
         {"matmul_scaled.vasm", "OTYPE=f8_e4m3", "OTYPE must be"},
         {"matmul_lowbit_a8.vasm", "ATYPE=f16", "ATYPE must be i8"},

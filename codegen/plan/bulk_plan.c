@@ -7,6 +7,7 @@
 
 #include "analysis.h"
 #include "numbers.h"
+#include "tensor_memory.h"
 #include "view.h"
 
 /* Bytes that a box begins at a multiple of; a swizzle of so many spans repeats itself. */
@@ -226,12 +227,33 @@ static bool order_tile(const bulk_tile *tile, bulk_plan *plan) {
     return plan->dim[plan->order[0]] == tvm_abi_map_dim(&plan->map, 0);
 }
 
+/* CUDA Driver API, cuTensorMapEncodeTiled, of the types 16U4_ALIGN16B and 16U6_ALIGN16B; PTX ISA, "Sub-byte
+ * Types", for the coordinate. */
+static bool spread_fits(const kernel_state *k, const tvm_slot *slot, const bulk_plan *plan, unsigned row,
+                        char why[BULK_WHY_MAX]) {
+    uint64_t first = divisor_of(k, plan, row), of_row = tvm_fact_divisor(k, slot->shape[row]),
+             step = steps_of(k, slot, row) * slot->dtype.bits;
+    if (first % TVM_SPREAD_ROW == 0 && of_row % TVM_SPREAD_ROW == 0 &&
+        step % (8 * TVM_ABI_SPREAD_GRANULE) == 0)
+        return true;
+    snprintf(why, BULK_WHY_MAX,
+             "its rows are known to begin at multiples of %" PRIu64
+             " elements and to have multiples of %" PRIu64 ", not of %d",
+             tvm_gcd(first, TVM_SPREAD_ROW), tvm_gcd(of_row, TVM_SPREAD_ROW), TVM_SPREAD_ROW);
+    return false;
+}
+
+/* Those that read tiles of bytes which begin with narrower elements. */
+static bool has_spread(const kernel_state *k) {
+    return tvm_target_has(k->target, TVM_HAS_TCGEN05) || tvm_target_has(k->target, TVM_HAS_MMA_F8F6F4);
+}
+
 static bool global_fits(kernel_state *k, const bulk_tile *tile, bulk_plan *plan, char why[BULK_WHY_MAX]) {
     const tvm_slot *slot = mapped(k, tile);
     unsigned bits = slot->dtype.bits;
     const char *name = name_of(k, tile->global->value);
     unsigned row = row_of(k, slot);
-    if (!tvm_target_has(k->target, TVM_HAS_BULK)) {
+    if (!tvm_target_has(k->target, TVM_HAS_BULK) || (plan->spreads && !has_spread(k))) {
         char target[16];
         snprintf(why, BULK_WHY_MAX, "%s lacks it", tvm_target_name(k->target, target));
         return false;
@@ -253,6 +275,7 @@ static bool global_fits(kernel_state *k, const bulk_tile *tile, bulk_plan *plan,
                  "the tile has one element only of the dimension of %.60s that is rows in memory", name);
         return false;
     }
+    if (plan->spreads) return spread_fits(k, slot, plan, row, why);
     uint64_t step = steps_of(k, slot, row) * bits, first = divisor_of(k, plan, row) * bits;
     /* Else it is an illegal instruction, to an H200 (driver 580, CUDA 13.0). */
     if (first % GRANULE_BITS != 0) {
@@ -319,11 +342,16 @@ static bool row_box(const kernel_state *k, const bulk_tile *tile, bulk_way way, 
     uint32_t run = row_run(tile, plan), granule = GRANULE_BITS / bits;
     if (plan->map.swizzle) {
         plan->box[last] = 8 * (uint32_t)span_of(plan->map.swizzle) / bits;
-        if (run == plan->box[last]) return true;
+        bool is_row = !plan->spreads || plan->box[last] == TVM_SPREAD_ROW;
+        if (run == plan->box[last] && is_row) return true;
         snprintf(why, BULK_WHY_MAX,
                  "%u bytes of a row are contiguous in shared memory, a swizzle of %u bytes wants as many",
                  tvm_shared_bytes_of(&plan->tile, run), tvm_shared_bytes_of(&plan->tile, plan->box[last]));
         return false;
+    }
+    if (plan->spreads) {
+        plan->box[last] = TVM_SPREAD_ROW;
+        if (run % TVM_SPREAD_ROW == 0) return true;
     }
     if (run > plan->factor * TVM_ABI_BOX_EXTENT && way != BULK_ADD) plan->factor = widest(k, tile, plan, run);
     plan->box[last] = part_of(run, plan->factor * TVM_ABI_BOX_EXTENT, granule);
@@ -404,7 +432,8 @@ static void describe(const kernel_state *k, const bulk_tile *tile, bool is_writt
     uint32_t row = tvm_shared_bytes_of(&plan->tile, plan->box[last]);
     plan->map.tensor = (uint16_t)number_of(k, root);
     plan->map.view = (uint16_t)(of == root ? 0 : of + 1);
-    plan->map.element = (uint8_t)element_of(slot->dtype, plan->factor, is_written);
+    plan->map.element = plan->spreads ? (slot->dtype.bits == 4 ? TVM_ABI_SPREAD4 : TVM_ABI_SPREAD6)
+                                      : (uint8_t)element_of(slot->dtype, plan->factor, is_written);
     plan->map.is_written = is_written;
     plan->map.promotion = is_written ? 0 : row >= 128 ? 4 : row >= 64 ? 2 : 1;
     for (unsigned d = 0; d < slot->rank; d++) plan->map.box[d] = 1;
@@ -422,6 +451,8 @@ bool tvm_bulk_plan_make(kernel_state *k, const bulk_tile *tile, bulk_way way, bu
         snprintf(why, BULK_WHY_MAX, "elements of %u bits are no power of two of bits", s->bits);
         return false;
     }
+    plan->spreads = tvm_tensor_spreads(k->kernel->slots[tile->shared->value].dtype,
+                                       k->kernel->slots[tile->global->value].dtype);
     plan->factor = tvm_bits_whole(s->bits);
     plan->map.swizzle = (uint8_t)swizzle_of(s->layout, s->bits);
     if (!global_fits(k, tile, plan, why) || (way != BULK_LOAD && !begins_inside(k, tile, plan, why)))
@@ -439,7 +470,8 @@ bool tvm_bulk_plan_make(kernel_state *k, const bulk_tile *tile, bulk_way way, bu
         plan->count *= tile->extent[d] / plan->box[d];
         elements *= plan->box[d];
     }
-    plan->box_bytes = tvm_shared_bytes_of(s, elements);
+    plan->box_bytes =
+        plan->spreads ? elements * mapped(k, tile)->dtype.bits / 8 : tvm_shared_bytes_of(s, elements);
     if (plan->count > BULK_BOXES) {
         snprintf(why, BULK_WHY_MAX,
                  "it is %u boxes, contiguous in shared memory, of at most 256 in a dimension", plan->count);

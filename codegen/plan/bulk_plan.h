@@ -35,10 +35,11 @@ typedef struct bulk_plan {
     uint32_t tested;  /* of a store: set of the tile's own tensor's dimensions whose index is tested: where
                          it is negative the tile is outside as a whole */
     shared_tile tile; /* opened */
+    bool spreads;     /* elements of 4 or 6 bits to bytes (TVM_SPREAD_ROW) */
     unsigned factor;  /* elements of the tensor that are one of the map */
     uint32_t box[TVM_MAX_RANK]; /* in the tensor's elements, by dimension of the tile */
     uint32_t count;             /* boxes that are the tile */
-    uint32_t box_bytes;
+    uint32_t box_bytes;         /* that the mbarrier of a load counts */
 } bulk_plan;
 
 /* False with the reason. */

@@ -37,6 +37,7 @@ static bool is_whole(const bulk_tile *tile, const bulk_run *r) {
 bool tvm_bulk_run_find(kernel_state *k, const bulk_tile *tile, bulk_run *r) {
     const tvm_slot *slot = &k->kernel->slots[tile->global->value];
     *r = (bulk_run){0};
+    if (!tvm_dtype_same(slot->dtype, k->kernel->slots[tile->shared->value].dtype)) return false;
     if (!tvm_target_has(k->target, TVM_HAS_BULK) || slot->form != TVM_FORM_ROW_MAJOR) return false;
     for (unsigned d = 0; d < tile->rank; d++) r->g.extent[d] = tile->extent[d];
     if (!tvm_shared_open(k, &r->s, tile->shared->value, tile->shared + 1, tile->rank, tile->extent, 1))

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "numbers.h"
+#include "tensor_memory.h"
 
 enum {
     RANK = TVM_ABI_TENSOR_MAP_RANK,
@@ -92,12 +93,23 @@ void tvm_cuda_tensor_maps_close(cuda_device *device, cuda_tensor_maps *maps) {
 
 /* ---- making ---- */
 
+/* CU_TENSOR_MAP_DATA_TYPE_16U4_ALIGN16B and 16U6_ALIGN16B, which a cuda.h older than CUDA 12.8 lacks. */
+#define SPREAD4 ((CUtensorMapDataType)14)
+#define SPREAD6 ((CUtensorMapDataType)15)
+
 static const CUtensorMapDataType data_types[TVM_ABI_ELEMENTS] = {
-    [TVM_ABI_BITS8] = CU_TENSOR_MAP_DATA_TYPE_UINT8,   [TVM_ABI_BITS16] = CU_TENSOR_MAP_DATA_TYPE_UINT16,
-    [TVM_ABI_BITS32] = CU_TENSOR_MAP_DATA_TYPE_UINT32, [TVM_ABI_BITS64] = CU_TENSOR_MAP_DATA_TYPE_UINT64,
-    [TVM_ABI_I32] = CU_TENSOR_MAP_DATA_TYPE_INT32,     [TVM_ABI_I64] = CU_TENSOR_MAP_DATA_TYPE_INT64,
-    [TVM_ABI_F16] = CU_TENSOR_MAP_DATA_TYPE_FLOAT16,   [TVM_ABI_BF16] = CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
-    [TVM_ABI_F32] = CU_TENSOR_MAP_DATA_TYPE_FLOAT32,   [TVM_ABI_F64] = CU_TENSOR_MAP_DATA_TYPE_FLOAT64};
+    [TVM_ABI_BITS8] = CU_TENSOR_MAP_DATA_TYPE_UINT8,
+    [TVM_ABI_BITS16] = CU_TENSOR_MAP_DATA_TYPE_UINT16,
+    [TVM_ABI_BITS32] = CU_TENSOR_MAP_DATA_TYPE_UINT32,
+    [TVM_ABI_BITS64] = CU_TENSOR_MAP_DATA_TYPE_UINT64,
+    [TVM_ABI_I32] = CU_TENSOR_MAP_DATA_TYPE_INT32,
+    [TVM_ABI_I64] = CU_TENSOR_MAP_DATA_TYPE_INT64,
+    [TVM_ABI_F16] = CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
+    [TVM_ABI_BF16] = CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
+    [TVM_ABI_F32] = CU_TENSOR_MAP_DATA_TYPE_FLOAT32,
+    [TVM_ABI_F64] = CU_TENSOR_MAP_DATA_TYPE_FLOAT64,
+    [TVM_ABI_SPREAD4] = SPREAD4,
+    [TVM_ABI_SPREAD6] = SPREAD6};
 
 static const CUtensorMapSwizzle swizzles[TVM_ABI_SWIZZLES] = {
     [TVM_ABI_SWIZZLE_NONE] = CU_TENSOR_MAP_SWIZZLE_NONE,
@@ -132,16 +144,18 @@ static tvm_status refuse(const cuda_tensor_maps *maps, uint32_t slot, const char
 static void encode_nothing(const cuda_tensor_maps *maps, const tvm_abi_map *map, encoding *out) {
     for (unsigned d = 0; d < map->rank; d++) {
         out->extents[d] = 1;
-        out->strides[d] = TVM_ABI_BOX_GRANULE;
+        out->strides[d] = TVM_ABI_SPREAD_GRANULE;
     }
+    if (tvm_abi_element_spreads(map->element)) out->extents[0] = TVM_SPREAD_ROW;
     out->address = maps->nowhere + (map->is_written ? NOWHERE_BYTES / 2 : 0);
 }
 
 static tvm_status encode(const cuda_tensor_maps *maps, const tvm_abi_map *map, const map_key *key,
                          encoding *out, tvm_diags *diags) {
     uint32_t slot = tvm_abi_map_slot(maps->kernel, map);
-    unsigned bits = maps->kernel->slots[slot].dtype.bits, bytes = tvm_abi_element_bytes(map->element);
-    bool empty = false;
+    unsigned bits = maps->kernel->slots[slot].dtype.bits, of_map = tvm_abi_element_bits(map->element);
+    bool empty = false, spreads = tvm_abi_element_spreads(map->element);
+    unsigned granule = spreads ? TVM_ABI_SPREAD_GRANULE : TVM_ABI_BOX_GRANULE;
     *out = (encoding){.address = key->address};
     for (unsigned i = 0; i < map->rank; i++) {
         unsigned d = tvm_abi_map_dim(map, i);
@@ -150,20 +164,27 @@ static tvm_status encode(const cuda_tensor_maps *maps, const tvm_abi_map *map, c
         out->steps[i] = 1;
         out->extents[i] = key->extents[d];
         if (i == 0) {
-            if (key->extents[d] * bits % (8 * bytes) != 0)
+            if (key->extents[d] * bits % of_map != 0)
                 return refuse(maps, slot, "the bits of a row are whole elements of the map",
                               key->extents[d] * bits, diags);
-            out->extents[i] = key->extents[d] * bits / (8 * bytes);
+            if (spreads && key->extents[d] % TVM_SPREAD_ROW != 0)
+                return refuse(maps, slot, "a row is a multiple of 128 elements", key->extents[d], diags);
+            out->extents[i] = key->extents[d] * bits / of_map;
             if (key->extents[d] > 1 && key->strides[d] != 1)
                 return refuse(maps, slot, "the stride of a row's elements is 1", key->strides[d], diags);
         }
         empty = empty || key->extents[d] == 0;
         if (out->extents[i] > EXTENT_MAX)
             return refuse(maps, slot, "an extent is at most 2^31 - 257", out->extents[i], diags);
-        if (i > 0 && !empty && (stride % TVM_ABI_BOX_GRANULE != 0 || stride > STRIDE_MAX))
-            return refuse(maps, slot, "the bytes of its rows are a multiple of 16 below 2^40", stride, diags);
+        if (i > 0 && !empty && (stride % granule != 0 || stride > STRIDE_MAX))
+            return refuse(maps, slot,
+                          spreads ? "the bytes of its rows are a multiple of 32 below 2^40"
+                                  : "the bytes of its rows are a multiple of 16 below 2^40",
+                          stride, diags);
         if (i > 0) out->strides[i - 1] = stride;
     }
+    if (spreads && !empty && key->address % granule != 0)
+        return refuse(maps, slot, "its address is a multiple of 32", key->address, diags);
     if (empty) encode_nothing(maps, map, out);
     return TVM_OK;
 }

@@ -1,5 +1,6 @@
 /* Asynchronous copies of tiles between shared and global memory. */
 #include "interp_box.h"
+#include "tensor_memory.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -14,6 +15,7 @@ typedef struct copy_plan {
     int64_t target_shape[TVM_MAX_RANK], target_step[TVM_MAX_RANK];
     const tvm_shared_digits *target_split;
     int64_t tile[TVM_MAX_RANK];
+    bool spreads; /* 16 elements become 16 bytes, which they begin */
 } copy_plan;
 
 static uint32_t operands_of(const tvm_interp_kernel *k, uint32_t slot) {
@@ -39,9 +41,11 @@ static tvm_status plan_copy(tvm_interp_kernel *k, interp_insn *insn, uint32_t sh
     plan->width = interp_width_of(interp_slot(k, plan->source)->dtype);
     tvm_interp_shared_steps(k, plan->target, plan->target_step);
     plan->target_split = k->split[plan->target];
+    plan->spreads =
+        tvm_tensor_spreads(interp_slot(k, plan->target)->dtype, interp_slot(k, plan->source)->dtype);
     size_t bytes = plan->width.bytes;
     for (unsigned d = 0; d < plan->tile_rank; d++) bytes *= (size_t)plan->tile[d];
-    if (interp_slot(k, plan->target)->view) tvm_interp_need_scratch(k, bytes);
+    if (interp_slot(k, plan->target)->view || plan->spreads) tvm_interp_need_scratch(k, bytes);
     return TVM_OK;
 }
 
@@ -83,6 +87,17 @@ tvm_status tvm_interp_add_copy(interp_context *context, const interp_insn *insn,
     return TVM_OK;
 }
 
+/* Such tiles begin with a whole row of what is spread. */
+static tvm_status at_row(const interp_context *context, const interp_insn *insn, const copy_plan *plan,
+                         int64_t column) {
+    if (!plan->spreads) return tvm_interp_at_byte(context, insn, plan->source, column);
+    if (column % TVM_SPREAD_ROW == 0) return TVM_OK;
+    const tvm_interp_kernel *k = context->block->kernel;
+    return tvm_interp_fail(
+        context, insn, "%s%s: index %lld, expected a multiple of %d where elements become u8",
+        interp_sigil(k, plan->source), interp_slot_name(k, plan->source), (long long)column, TVM_SPREAD_ROW);
+}
+
 tvm_status tvm_interp_start_copy(interp_context *context, const interp_insn *insn, interp_copies *copies) {
     const copy_plan *plan = insn->plan;
     interp_copy copy = {
@@ -95,8 +110,7 @@ tvm_status tvm_interp_start_copy(interp_context *context, const interp_insn *ins
                                    copy.target, plan->tile_rank, plan->tile);
     if (status == TVM_OK)
         status = tvm_interp_at_byte(context, insn, plan->target, copy.target[plan->target_rank - 1]);
-    if (status == TVM_OK)
-        status = tvm_interp_at_byte(context, insn, plan->source, copy.source[plan->source_rank - 1]);
+    if (status == TVM_OK) status = at_row(context, insn, plan, copy.source[plan->source_rank - 1]);
     return status == TVM_OK ? tvm_interp_add_copy(context, insn, copies, &copy) : status;
 }
 
@@ -152,6 +166,16 @@ static interp_box target_box(const interp_copy *copy, const int64_t *dense) {
     return box;
 }
 
+/* Elements, a byte each, to 16 bytes that 16 of them begin; what is behind them is undefined, here zero. */
+static void spread(uint8_t *elements, uint64_t count, unsigned bits) {
+    for (uint8_t *to = elements; to < elements + count; to += TVM_SPREAD_TOGETHER) {
+        uint8_t codes[TVM_SPREAD_TOGETHER];
+        memcpy(codes, to, sizeof codes);
+        memset(to, 0, sizeof codes);
+        for (unsigned i = 0; i < TVM_SPREAD_TOGETHER; i++) tvm_bits_set(to, (size_t)i * bits, bits, codes[i]);
+    }
+}
+
 /* Through the scratch memory, where neighbours of the shared tile's last dimension are apart. */
 static void perform_apart(const interp_block *block, const interp_copy *copy, interp_direction way) {
     const copy_plan *plan = copy->insn->plan;
@@ -166,6 +190,7 @@ static void perform_apart(const interp_block *block, const interp_copy *copy, in
     bool is_load = way == INTERP_LOAD;
     count_copy(block, plan, &far, is_load);
     if (is_load) tvm_interp_box_move(far, INTERP_LOAD, plan->width, global->data, block->scratch);
+    if (plan->spreads) spread(block->scratch, tvm_interp_copy_bytes(copy), plan->width.bits);
     tvm_interp_box_move(near, is_load ? INTERP_STORE : INTERP_LOAD, apart, shared, block->scratch);
     if (!is_load) tvm_interp_box_move(far, way, plan->width, global->data, block->scratch);
 }
@@ -180,7 +205,7 @@ static void perform(const interp_block *block, const interp_copy *copy, interp_d
     const interp_global *global = &copy->global;
     unsigned points = plan->target_rank - plan->tile_rank;
     int64_t place = 0;
-    if (!has_rows(plan)) {
+    if (plan->spreads || !has_rows(plan)) {
         perform_apart(block, copy, way);
         return;
     }
