@@ -211,6 +211,53 @@ START_TEST(groups_are_quantized_as_mxfp8) {
 }
 END_TEST
 
+/* MXFP4, as MXFP8; and NVFP4: the scale of 16 is the greatest magnitude of them, divided by 6, as f8_e4m3,
+ * which the tensor may be divided by a number of f32 before. */
+static double scale_of_4_bits(bool nv, double most) {
+    if (!nv) return fmax(most == 0 ? 0 : ldexp(1, (int)floor(log2(most)) - 2), 0x1p-126);
+    tvm_dtype type = type_of("f8_e4m3");
+    return tvm_decode(type,
+                      tvm_encode(type, fmin(fmax((double)((float)most * (float)(1 / 6.0)), 0x1p-9), 448)));
+}
+
+START_TEST(groups_are_quantized_to_four_bits) {
+    enum { M = 3, N = 320 };
+    static const char *const forms[] = {"T=f32 OTYPE=f4_e2m1 GROUP=32 STYPE=e8m0",
+                                        "T=f32 OTYPE=f4_e2m1 GROUP=16 STYPE=f8_e4m3",
+                                        "T=f32 OTYPE=f4_e2m1 GROUP=16 STYPE=f8_e4m3 TWO_SCALES=true"};
+    size_t group = _i ? 16 : 32, groups = (size_t)M * N / group;
+    kernel_kit k = kit_open("quantize_rows.vasm", forms[_i]);
+    kit_scalar(&k, M), kit_scalar(&k, N);
+    kit_tensor *x = kit_input(&k, type_of("f32"), (size_t)M * N, -1, 1),
+               *y = kit_tensor_new(&k, type_of("f4_e2m1"), (size_t)M * N),
+               *s = kit_tensor_new(&k, type_of(_i ? "f8_e4m3" : "e8m0"), groups);
+    const kit_tensor *whole = _i == 2 ? kit_input(&k, type_of("f32"), 1, 2, 3) : NULL;
+    int step = _i ? 3 : 25, first = _i ? -14 : -120;
+    for (size_t i = 0; i < (size_t)M * N; i++) x->values[i] *= ldexp(1, (int)(i / group % 9) * step + first);
+    for (size_t i = 0; i < group; i++) x->values[i] = 0;
+    kit_write(&k, x);
+    kit_launch(&k, "quantize_rows");
+    for (size_t g = 0; g < groups; g++) {
+        double most = 0, v[32];
+        for (size_t i = 0; i < group; i++) {
+            v[i] = whole ? (double)((float)x->values[g * group + i] / (float)whole->values[0])
+                         : x->values[g * group + i];
+            most = fmax(most, fabs(v[i]));
+        }
+        double scale = scale_of_4_bits(_i > 0, most);
+        ck_assert_msg(s->values[g] == scale, "%s: scale %zu is %g, expected %g", forms[_i], g, s->values[g],
+                      scale);
+        for (size_t i = 0; i < group; i++) {
+            double quotient = v[i] / scale, found = y->values[g * group + i]; /* either neighbour of a tie */
+            ck_assert(found == tvm_decode(y->type, tvm_encode(y->type, quotient * (1 + 2e-7))) ||
+                      found == tvm_decode(y->type, tvm_encode(y->type, quotient * (1 - 2e-7))));
+        }
+    }
+    kit_close(&k);
+    compiles("quantize_rows.vasm", forms[_i]);
+}
+END_TEST
+
 /* ---- rope ---- */
 
 static void check_rope(const char *define, unsigned t, bool interleaved, size_t tokens, size_t heads,
@@ -259,6 +306,8 @@ START_TEST(impossible_options_are_refused) {
     is_refused(program_path("rope.vasm", path), "STYLE=third", "STYLE must be half or interleaved");
     is_refused(program_path("quantize_rows.vasm", path), "OTYPE=f16", "OTYPE must be");
     is_refused(program_path("quantize_rows.vasm", path), "GROUP=100", "GROUP must be");
+    is_refused(program_path("quantize_rows.vasm", path), "OTYPE=f4_e2m1", "with groups f4_e2m1");
+    is_refused(program_path("quantize_rows.vasm", path), "GROUP=16 TWO_SCALES=true", "TWO_SCALES goes with");
     is_refused(program_path("quantize_rows.vasm", path), "STYPE=e8m0", "STYPE must be");
     is_refused(program_path("rms_norm.vasm", path), "OTYPE=bf16", "OTYPE must be");
     is_refused(program_path("rms_norm.vasm", path), "GROUP=128", "GROUP must be");
@@ -272,6 +321,7 @@ int main(void) {
     tcase_add_loop_test(tests, gated_units_are_those_of_float64, 0, TYPES);
     tcase_add_loop_test(tests, rows_are_quantized, 0, TYPES);
     tcase_add_test(tests, groups_are_quantized_as_mxfp8);
+    tcase_add_loop_test(tests, groups_are_quantized_to_four_bits, 0, 3);
     tcase_add_loop_test(tests, heads_are_turned, 0, TYPES);
     tcase_add_test(tests, impossible_options_are_refused);
     suite_add_tcase(suite, tests);

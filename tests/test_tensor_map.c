@@ -73,10 +73,14 @@ static void open_with(const tvm_abi_map *maps, unsigned count) {
     kernel = kernel_named(code, "f");
 }
 
-static void setup(void) {
-    kit_setup_with(&kit, source);
+static void setup_with(const char *text) {
+    kit_setup_with(&kit, text);
     snprintf(driver_log, sizeof driver_log, "%s/driver.log", kit.folder);
     setenv("FAKE_CUDA_LOG", driver_log, 1);
+}
+
+static void setup(void) {
+    setup_with(source);
 }
 
 static void teardown(void) {
@@ -129,6 +133,39 @@ START_TEST(tensors_of_the_launch_have_maps) {
     ck_assert_int_eq(sscanf(strstr(text, " 1 8 "), " 1 8 %*p %p", &place), 1);
     snprintf(expected, sizeof expected, "{%p 4[8,1] 64 4x16 0 0}", place);
     ck_assert_msg(strstr(text, expected) != NULL, "'%s' has no '%s'", text, expected);
+}
+END_TEST
+
+/* Types 14 and 15, 16U4_ALIGN16B and 16U6_ALIGN16B, of tensors that are read so: elements of the map are the
+ * tensor's, rows of multiples of 128, in steps of multiples of 32 bytes from an address that is one. */
+START_TEST(elements_that_are_spread_have_their_types) {
+    static const char narrow[] =
+        ".vasm 7\n"
+        ".kernel f(m: i32, n: i32, x: global f4_e2m1[m, n], y: global f6_e3m2[m, n])\n"
+        ".warps 1\n.grid 1\n.end\n";
+    static const tvm_abi_map maps[] = {{.tensor = 2,
+                                        .element = TVM_ABI_SPREAD4,
+                                        .rank = 2,
+                                        .swizzle = TVM_ABI_SWIZZLE_128,
+                                        .box = {16, 128}},
+                                       {.tensor = 3, .element = TVM_ABI_SPREAD6, .rank = 2, .box = {8, 128}}};
+    static _Alignas(32) char wide[64];
+    char expected[64];
+    kit_teardown(&kit);
+    setup_with(narrow);
+    open_with(maps, 2);
+    setenv("FAKE_CUDA_PARAMS", "iipptt", 1);
+    ck_assert_int_eq(tvm_launch(kernel, NULL, 40, 256, wide, wide + 32), TVM_OK);
+    const char *text = launched();
+    snprintf(expected, sizeof expected, "{%p 14[256,40] 128 128x16 3 0}", (void *)wide);
+    ck_assert_msg(strstr(text, expected) != NULL, "'%s' has no '%s'", text, expected);
+    snprintf(expected, sizeof expected, "{%p 15[256,40] 192 128x8 0 0}", (void *)(wide + 32));
+    ck_assert_msg(strstr(text, expected) != NULL, "'%s' has no '%s'", text, expected);
+    ck_assert_int_eq(tvm_launch(kernel, NULL, 40, 192, wide, wide), TVM_ARGUMENT);
+    ck_assert_ptr_nonnull(strstr(tvm_message(context), "a row is a multiple of 128 elements, not 192"));
+    ck_assert_int_eq(tvm_launch(kernel, NULL, 40, 128, wide + 16, wide), TVM_ARGUMENT);
+    ck_assert_ptr_nonnull(strstr(tvm_message(context), "its address is a multiple of 32"));
+    ck_assert_int_eq(tvm_launch(kernel, NULL, 0, 128, NULL, NULL), TVM_OK);
 }
 END_TEST
 
@@ -396,6 +433,7 @@ int main(void) {
     tcase_add_checked_fixture(launches, setup, teardown);
     tcase_add_test(launches, maps_are_made_of_the_arguments);
     tcase_add_test(launches, tensors_of_the_launch_have_maps);
+    tcase_add_test(launches, elements_that_are_spread_have_their_types);
     tcase_add_test(launches, a_launch_with_the_same_tensors_makes_none);
     tcase_add_test(launches, tensors_without_elements_are_all_outside);
     tcase_add_test(launches, what_fits_no_map_is_refused);

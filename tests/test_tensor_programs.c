@@ -1,7 +1,7 @@
 /* Random kernels with products in tensor memory: types, extents, scales, operands that lie either way or in
- * tensor memory, sums in several tensors, added to, changed by threads and added to again, loaded in layouts
- * of every kind. The interpreter's results are those of the code for sm_100a on the tests' PTX machine, bit
- * for bit. And a ring, in many orders of the warps.
+ * tensor memory, or that come spread over bytes, sums in several tensors, added to, changed by threads and
+ * added to again, loaded in layouts of every kind. The interpreter's results are those of the code for
+ * sm_100a on the tests' PTX machine, bit for bit. And a ring, in many orders of the warps.
  *
  *   test_tensor_programs [PROGRAMS [FIRST_SEED]]    40 programs */
 #include "assembler_kit.h"
@@ -44,8 +44,9 @@ typedef struct maker {
     const kind *kind;
     unsigned warps, columns, k, sums;
     bool turn_a, turn_b, a_in_tensor;
-    unsigned lines;  /* of a and of the sums, of a block */
-    unsigned blocks; /* 2: a pair, each with its lines of a, and half of the columns of b */
+    bool spread_a, spread_b; /* copy-bulk brings them, of type of_a and of_b */
+    unsigned lines;          /* of a and of the sums, of a block */
+    unsigned blocks;         /* 2: a pair, each with its lines of a, and half of the columns of b */
 } maker;
 
 static unsigned below(maker *m, unsigned n) {
@@ -170,6 +171,18 @@ static void put_result(maker *m, unsigned sum) {
     tvm_text_add(&m->text, ")\n");
 }
 
+/* One operand of a block from global to shared memory. */
+static void put_load(maker *m, char name, bool spread, unsigned rows, unsigned columns) {
+    if (spread)
+        tvm_text_add(&m->text,
+                     "    copy-bulk %%s%c, %c[block.x, 0, 0], barrier %%come\n    arrive-barrier %%come\n"
+                     "    wait-barrier %%come\n",
+                     name, name);
+    else
+        tvm_text_add(&m->text, "    store-shared %%s%c, load-global(%c[block.x, 0, 0], auto(%u, %u))\n", name,
+                     name, rows, columns);
+}
+
 static void put_operands(maker *m) {
     unsigned ra = m->turn_a ? m->k : m->lines, ca = m->turn_a ? m->lines : m->k, own = m->columns / m->blocks,
              rb = m->turn_b ? own : m->k, cb = m->turn_b ? m->k : own;
@@ -181,12 +194,15 @@ static void put_operands(maker *m) {
     tvm_text_add(
         &m->text,
         ".vasm 7\n.kernel k(a: global %s[%u, %u, %u], b: global %s[%u, %u, %u], y: global %s[%u, %u]%s)\n"
-        ".warps %u\n.cluster %u\n.grid %u\n    %%done = alloc-barrier [1]\n    %%sa = alloc-shared %s[%u, %u]\n"
-        "    %%sb = alloc-shared %s[%u, %u]\n    store-shared %%sa, load-global(a[block.x, 0, 0], auto(%u, %u))\n"
-        "    store-shared %%sb, load-global(b[block.x, 0, 0], auto(%u, %u))\n    %%d = alloc-tensor %s[%u, %u, %u]\n",
-        m->kind->a, m->blocks, ra, ca, m->kind->b, m->blocks, rb, cb, m->kind->sum,
-        m->blocks * m->sums * m->lines, m->columns, scales, m->warps, m->blocks, m->blocks, m->kind->a, ra,
-        ca, m->kind->b, rb, cb, ra, ca, rb, cb, m->kind->sum, m->sums, m->lines, m->columns);
+        ".warps %u\n.cluster %u\n.grid %u\n    %%done = alloc-barrier [1]\n    %%come = alloc-barrier [1]\n"
+        "    %%sa = alloc-shared %s[%u, %u]\n    %%sb = alloc-shared %s[%u, %u]\n",
+        m->spread_a ? m->kind->of_a : m->kind->a, m->blocks, ra, ca, m->spread_b ? m->kind->of_b : m->kind->b,
+        m->blocks, rb, cb, m->kind->sum, m->blocks * m->sums * m->lines, m->columns, scales, m->warps,
+        m->blocks, m->blocks, m->kind->a, ra, ca, m->kind->b, rb, cb);
+    put_load(m, 'a', m->spread_a, ra, ca);
+    put_load(m, 'b', m->spread_b, rb, cb);
+    tvm_text_add(&m->text, "    %%d = alloc-tensor %s[%u, %u, %u]\n", m->kind->sum, m->sums, m->lines,
+                 m->columns);
     if (m->a_in_tensor)
         tvm_text_add(&m->text, "    %%ta = alloc-tensor %s[%u, %u]\n", m->kind->a, m->lines, m->k);
     put_sync(m);
@@ -217,6 +233,8 @@ static char *make_text(maker *m) {
     m->lines = !m->kind->scale && m->blocks == 1 && one_in(m, 3) ? LINES / 2 : LINES;
     if (m->lines < LINES && m->kind->bits == 8) m->a_in_tensor = false;          /* in no fragments */
     if (m->lines < LINES && m->a_in_tensor && m->k < 2 * m->warps) m->warps = 4; /* of 8 columns each */
+    m->spread_a = m->kind->of_a && m->k % 128 == 0 && !one_in(m, 3);
+    m->spread_b = m->kind->of_b && m->k % 128 == 0 && !one_in(m, 3);
     put_operands(m);
     for (unsigned s = 0; s < m->sums; s++) put_products(m, s, false);
     put_commit(m);
@@ -241,8 +259,11 @@ static char *make_text(maker *m) {
 static uint8_t *operand(maker *m, const char *name, const char *holds, size_t count) {
     tvm_dtype type;
     ck_assert(tvm_dtype_parse(name, strlen(name), &type));
-    uint8_t *bytes = calloc(count * type.bits / 8 + 1, 1);
+    enum { LINE = 64 }; /* as devices give memory */
+    size_t room = (count * type.bits / 8 / LINE + 1) * LINE;
+    uint8_t *bytes = aligned_alloc(LINE, room);
     ck_assert_ptr_nonnull(bytes);
+    memset(bytes, 0, room);
     for (size_t i = 0; i < count; i++) {
         double value =
             type.kind == TVM_KIND_FLOAT ? ((double)below(m, 33) - 16) / 4 : below(m, holds ? 256 : 16);
@@ -282,12 +303,16 @@ static void run_code(const tvm_module *module, const tvm_ir_program *program, co
 
 static void check(maker *m, const char *text, const tvm_ir_program *program) {
     size_t results = (size_t)m->blocks * m->sums * m->lines * m->columns, bytes = 4 * results;
-    uint8_t *a = operand(m, m->kind->a, m->kind->of_a, (size_t)m->blocks * m->lines * m->k),
-            *b = operand(m, m->kind->b, m->kind->of_b, (size_t)m->columns * m->k), *want = calloc(1, bytes),
-            *found = calloc(1, bytes), *of_a = scales(m, LINES), *of_b = scales(m, m->columns);
+    const kind *of = m->kind;
+    size_t count_b = (size_t)m->columns * m->k;
+    uint8_t *a = m->spread_a ? operand(m, of->of_a, NULL, (size_t)m->blocks * m->lines * m->k)
+                             : operand(m, of->a, of->of_a, (size_t)m->blocks * m->lines * m->k),
+            *b = m->spread_b ? operand(m, of->of_b, NULL, count_b) : operand(m, of->b, of->of_b, count_b),
+            *want = calloc(1, bytes), *found = calloc(1, bytes), *pa = scales(m, LINES),
+            *pb = scales(m, m->columns);
     ck_assert(want && found);
     const uint32_t grid[3] = {m->blocks, 1, 1};
-    tvm_interp_arg args[5] = {{.data = a}, {.data = b}, {.data = want}, {.data = of_a}, {.data = of_b}};
+    tvm_interp_arg args[5] = {{.data = a}, {.data = b}, {.data = want}, {.data = pa}, {.data = pb}};
     run_interpreter(program, "k", args, grid);
     tvm_module *module = translate(program, "sm_100a");
     args[2].data = found;
@@ -295,7 +320,7 @@ static void check(maker *m, const char *text, const tvm_ir_program *program) {
     if (memcmp(want, found, bytes) != 0) fprintf(stderr, "%s", text);
     compare_tensors("tensor memory", (tvm_dtype){TVM_KIND_UINT, 32, 0, 0}, found, want, results);
     tvm_module_free(module);
-    free(a), free(b), free(want), free(found), free(of_a), free(of_b);
+    free(a), free(b), free(want), free(found), free(pa), free(pb);
 }
 
 START_TEST(the_code_does_what_the_interpreter_does) {
