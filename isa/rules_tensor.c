@@ -202,15 +202,19 @@ static tvm_status check_types(const tvm_rule *rule, const tvm_tensor_mma *mma) {
     return status == TVM_OK ? check_turns(rule, mma) : status;
 }
 
-/* PTX ISA, "tcgen05 Matrix Shape": of a block's 128 rows, or 64, which neither a pair nor scales have. */
+/* PTX ISA, "tcgen05 Matrix Shape": of a block's 128 rows, or 64, which scales do not have, and a pair has in
+ * all lanes. */
 static tvm_status check_extents(const tvm_rule *rule, const tvm_tensor_mma *mma) {
     enum { COLUMNS = 16, COLUMNS_MAX = 256 };
-    bool half = mma->m == TVM_TENSOR_HALF;
+    bool half = mma->m == TVM_TENSOR_HALF && !mma->folds;
     uint32_t columns = half && mma->types->sums == TVM_MMA_F32 ? COLUMNS / 2 : COLUMNS * mma->blocks;
     if (half && (mma->blocks > 1 || mma->scale_a.tensor))
         return tvm_refuse(rule->why, "%s has %d lanes, expected %d %s", TVM_RULE_NAME(rule, D),
                           TVM_TENSOR_HALF, TVM_TENSOR_LANES,
                           mma->blocks > 1 ? "of a pair" : "of products with scales");
+    if (mma->folds && mma->scale_a.tensor)
+        return tvm_refuse(rule->why, "%s has %d rows, expected %d of products with scales",
+                          TVM_RULE_NAME(rule, A), TVM_TENSOR_HALF, TVM_TENSOR_LANES);
     if (mma->n % columns || mma->n > COLUMNS_MAX)
         return tvm_refuse(rule->why, "n is %u, expected a multiple of %u up to %d", mma->n, columns,
                           COLUMNS_MAX);

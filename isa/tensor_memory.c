@@ -215,10 +215,13 @@ void tvm_tensor_mma_read(const tvm_ir_program *program, const tvm_ir_kernel *ker
     types = read_tile(program, kernel, types, &out->scale_b);
     out->blocks = types[PAIR].kind == TVM_OPERAND_CONST ? 2 : 1;
     out->n = out->blocks * extent(program, kernel, out->b.tensor, out->b.is_transposed);
+    out->folds = out->blocks > 1 && out->m == TVM_TENSOR_LANES && out->a.is_shared &&
+                 extent(program, kernel, out->a.tensor, !out->a.is_transposed) == TVM_TENSOR_HALF;
+    if (out->folds) out->m = TVM_TENSOR_HALF;
     out->step = TVM_TENSOR_STEP * 8 / out->a.type.bits;
     set_type(&out->a, &types[TYPE_A]);
     set_type(&out->b, &types[TYPE_B]);
-    set_tile(&out->d, out->m, out->n);
+    set_tile(&out->d, out->folds ? TVM_TENSOR_LANES : out->m, out->folds ? out->n / 2 : out->n);
     set_tile(&out->a, out->m, out->k);
     set_tile(&out->b, out->k, out->n / out->blocks);
     out->types =

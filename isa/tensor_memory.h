@@ -80,6 +80,8 @@ typedef struct tvm_tensor_mma {
     const tvm_operand *accumulate; /* of kind EXPR, or NONE: it adds */
     uint32_t m, n, k;              /* m: of one block, 128 or 64, as d has it */
     uint32_t blocks; /* 2: of a pair, of which each has its m rows of a and d, and half of the columns of b */
+    bool folds;      /* of a pair with 64 rows of a each (PTX ISA, "Layout B"): d is [128, n / 2], whose lanes
+                        from 64 on have the columns from n / 2 on */
     uint32_t step;   /* k of one instruction: as many elements as 32 bytes have */
     const tvm_mma_types *types;     /* NULL: there are none such */
     const tvm_mma_scaling *scaling; /* NULL: no scales, or none that go with the types */

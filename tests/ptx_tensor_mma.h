@@ -109,8 +109,9 @@ static inline ptx_tensor_product ptx_tensor_decode(const ptx_insn *insn, uint32_
     bool known = (p.group == 1 && p.rows == 64 && p.columns >= 8) ||
                  (p.group == 1 && scaled && p.rows == 128 && p.columns >= 8) ||
                  (p.group == 1 && p.rows == 128 && p.columns >= 16 && p.columns % 16 == 0);
-    /* Layout A; not B, of 128 rows. */
-    if (p.group == 2) known = p.rows == 256 && p.columns >= 16 && p.columns % 16 == 0;
+    /* Layout A, and B, of 128 rows. */
+    if (p.group == 2) known = (p.rows == 256 || (p.rows == 128 && !scaled)) && p.columns % 16 == 0;
+    if (p.group == 2) known = known && p.columns >= 16;
     if (p.group == 2 && ptx_is(p.kind->name, "kind::i8")) known = known && p.columns % 32 == 0;
     if (ptx_is(p.kind->name, "kind::i8")) known = known && (p.columns % 16 == 0 || p.columns <= 24);
     if (!ptx_is(p.kind->name, "kind::f16"))
@@ -191,11 +192,21 @@ static inline void ptx_tensor_scale(ptx_machine *m, ptx_machine *of, const ptx_i
         row[k] *= ptx_scale_number(insn, p->ue4m3, word >> 8 * (id + k / (p->k / p->scales)) & 255);
 }
 
+/* Where a sum is. Layout B: of 64 rows the second half of the columns is in the lanes from 64 on. No text of
+ * the PTX ISA says so, but a figure, and CUTLASS (include/cute/atom/mma_traits_sm100.hpp, tmem_frg of 2 SMs
+ * and 64 rows). */
+static inline ptx_spot ptx_tensor_sum_place(const ptx_tensor_product *p, unsigned row, unsigned column) {
+    unsigned half = p->columns / 2;
+    if (p->group == 2 && p->rows == 128)
+        return (ptx_spot){p->d.lane + row + 64 * (column / half), p->d.column + column % half};
+    return (ptx_spot){p->d.lane + ptx_tensor_lane(p->rows, row), p->d.column + column};
+}
+
 static inline void ptx_tensor_sum(ptx_machine *m, ptx_machine *of, const ptx_insn *insn, ptx_stamp by,
                                   const ptx_tensor_product *p, unsigned row, const double *a,
                                   double b[PTX_COLUMNS][PTX_TENSOR_K]) {
     for (unsigned c = 0; c < p->columns; c++) {
-        ptx_spot at = {p->d.lane + ptx_tensor_lane(p->rows, row), p->d.column + c};
+        ptx_spot at = ptx_tensor_sum_place(p, row, c);
         uint32_t *cell = ptx_tensor_cell_of(m->tensor, of->tensor, insn, by, at, true);
         uint64_t code = p->adds ? ptx_mask(*cell, p->sum->bits) : 0;
         uint64_t sum = ptx_products(p->sum, code, p->k, a, b[c], 1);

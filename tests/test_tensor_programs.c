@@ -45,8 +45,10 @@ typedef struct maker {
     unsigned warps, columns, k, sums;
     bool turn_a, turn_b, a_in_tensor;
     bool spread_a, spread_b; /* copy-bulk brings them, of type of_a and of_b */
-    unsigned lines;          /* of a and of the sums, of a block */
+    unsigned lines;          /* of the sums, of a block */
     unsigned blocks;         /* 2: a pair, each with its lines of a, and half of the columns of b */
+    unsigned a_lines;        /* of a block: as many as of the sums, or in a pair 64, whose sums are folded */
+    unsigned own;            /* columns of b that a block has */
 } maker;
 
 static unsigned below(maker *m, unsigned n) {
@@ -184,7 +186,7 @@ static void put_load(maker *m, char name, bool spread, unsigned rows, unsigned c
 }
 
 static void put_operands(maker *m) {
-    unsigned ra = m->turn_a ? m->k : m->lines, ca = m->turn_a ? m->lines : m->k, own = m->columns / m->blocks,
+    unsigned ra = m->turn_a ? m->k : m->a_lines, ca = m->turn_a ? m->a_lines : m->k, own = m->own,
              rb = m->turn_b ? own : m->k, cb = m->turn_b ? m->k : own;
     char scales[96] = "";
     if (m->kind->scale)
@@ -233,6 +235,11 @@ static char *make_text(maker *m) {
     m->lines = !m->kind->scale && m->blocks == 1 && one_in(m, 3) ? LINES / 2 : LINES;
     if (m->lines < LINES && m->kind->bits == 8) m->a_in_tensor = false;          /* in no fragments */
     if (m->lines < LINES && m->a_in_tensor && m->k < 2 * m->warps) m->warps = 4; /* of 8 columns each */
+    m->a_lines = m->lines, m->own = m->columns / m->blocks;
+    if (m->blocks == 2 && !m->kind->scale && !m->a_in_tensor && one_in(m, 2)) {
+        m->a_lines = LINES / 2;
+        m->columns /= 2;
+    }
     m->spread_a = m->kind->of_a && m->k % 128 == 0 && !one_in(m, 3);
     m->spread_b = m->kind->of_b && m->k % 128 == 0 && !one_in(m, 3);
     put_operands(m);
@@ -304,9 +311,9 @@ static void run_code(const tvm_module *module, const tvm_ir_program *program, co
 static void check(maker *m, const char *text, const tvm_ir_program *program) {
     size_t results = (size_t)m->blocks * m->sums * m->lines * m->columns, bytes = 4 * results;
     const kind *of = m->kind;
-    size_t count_b = (size_t)m->columns * m->k;
-    uint8_t *a = m->spread_a ? operand(m, of->of_a, NULL, (size_t)m->blocks * m->lines * m->k)
-                             : operand(m, of->a, of->of_a, (size_t)m->blocks * m->lines * m->k),
+    size_t count_b = (size_t)m->blocks * m->own * m->k;
+    uint8_t *a = m->spread_a ? operand(m, of->of_a, NULL, (size_t)m->blocks * m->a_lines * m->k)
+                             : operand(m, of->a, of->of_a, (size_t)m->blocks * m->a_lines * m->k),
             *b = m->spread_b ? operand(m, of->of_b, NULL, count_b) : operand(m, of->b, of->of_b, count_b),
             *want = calloc(1, bytes), *found = calloc(1, bytes), *pa = scales(m, LINES),
             *pb = scales(m, m->columns);

@@ -32,6 +32,7 @@ typedef struct mma_plan {
     tvm_interp_factor factor;
     interp_tile d, d_part; /* of mma-tensor: all, and a block's columns of b; its place in scratch memory */
     size_t d_at;
+    bool folds;         /* of mma-tensor: the columns of the second block are the lanes from 64 on */
     bool as_floats;     /* tvm_interp_mma does not read their types */
     size_t sums, parts; /* of f16 sums, places of the sums in f32 and of a's part of a step */
     float scale[256];   /* of the codes of scales */
@@ -312,6 +313,7 @@ tvm_status tvm_plan_MMA_TENSOR(tvm_interp_kernel *k, interp_insn *insn, tvm_diag
     take_place(&scratch, tvm_interp_mma_scratch(t.m, t.k));
     plan_operand(k, insn, &plan->mma.a, t.types->a, (size_t)t.m * t.k, &scratch, &plan->a);
     plan_operand(k, insn, &plan->mma.b, t.types->b, (size_t)t.k * plan->mma.n, &scratch, &plan->b);
+    plan->folds = t.folds;
     plan->a.is_spread = t.a.is_spread;
     plan->b.is_spread = t.b.is_spread;
     plan_scales(k, insn, &t.scale_a, t.m, &scratch, &plan->a);
@@ -417,7 +419,7 @@ static void multiply_part(const interp_context *context, const interp_tensor_wor
             *b = scratch + plan->b.loaded;
     int64_t target[TVM_MAX_RANK];
     memcpy(target, work->target, sizeof target);
-    target[plan->d.rank - 1] += (int64_t)part * mma->n;
+    target[plan->d.rank - (plan->folds ? 2 : 1)] += (int64_t)part * (plan->folds ? mma->m : mma->n);
     tvm_interp_move_tile_at(of_a, &plan->a.tile, work->a, true, a);
     tvm_interp_move_tile_at(of_b, &plan->b.tile, work->b, true, b);
     unpack_spread(&plan->a, (size_t)mma->m * mma->k, a);
