@@ -230,7 +230,8 @@ static void run_programs(const char *folder) {
                                              {"attention_decode.vasm", "KTYPE=u4"},
                                              {"kv_append.vasm", "KTYPE=u4"},
                                              {"matmul_lowbit_u4.vasm", "EXPERTS=true"},
-                                             {"matmul_scaled.vasm", "GROUP=32"}};
+                                             {"matmul_scaled.vasm", "GROUP=32"},
+                                             {"matmul_scaled.vasm", "TB=f4_e2m1"}};
     glob_t found;
     char pattern[4200];
     snprintf(pattern, sizeof pattern, "%s/*.vasm", folder);
