@@ -166,6 +166,12 @@ static bool decode(const uint32_t **words, const uint32_t *end, tvm_kernel_abi *
     return true;
 }
 
+/* CUDA Driver API, cuTensorMapEncodeTiled, of the types 16U4_ALIGN16B and 16U6_ALIGN16B. */
+static bool spread_fits(const tvm_abi_map *map, unsigned bits, unsigned row) {
+    bool swizzle = map->swizzle == TVM_ABI_SWIZZLE_NONE || map->swizzle == TVM_ABI_SWIZZLE_128;
+    return bits == tvm_abi_element_bits(map->element) && row == TVM_SPREAD_ROW && !map->is_written && swizzle;
+}
+
 /* Can a launch make the map, whatever the tensor's extents are? */
 static bool map_fits(const tvm_abi_map *map, const tvm_ir_kernel *kernel) {
     uint32_t slot = tvm_abi_map_slot(kernel, map);
@@ -177,9 +183,7 @@ static bool map_fits(const tvm_abi_map *map, const tvm_ir_kernel *kernel) {
     if (map->rank != kernel->slots[slot].rank ||
         tvm_abi_element_bits(map->element) % kernel->slots[slot].dtype.bits != 0)
         return false;
-    if (tvm_abi_element_spreads(map->element) &&
-        (row != TVM_SPREAD_ROW || map->is_written ||
-         (map->swizzle != TVM_ABI_SWIZZLE_NONE && map->swizzle != TVM_ABI_SWIZZLE_128)))
+    if (tvm_abi_element_spreads(map->element) && !spread_fits(map, kernel->slots[slot].dtype.bits, row))
         return false;
     for (unsigned d = 0; d < TVM_ABI_TENSOR_MAP_RANK; d++)
         if (d < map->rank ? map->box[d] == 0 || map->box[d] > TVM_ABI_BOX_EXTENT : map->box[d] != 0)

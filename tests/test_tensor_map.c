@@ -360,8 +360,24 @@ static const char plain[] = ".vasm 2\n"
                             "    %t = alloc-global u8[grid.x, 64]\n"
                             ".end\n";
 
-static tvm_status decode_with(const tvm_abi_map *map, tvm_kernel_abi *made, tvm_kernel_abi **read) {
-    tvm_ir_program *program = assemble(plain);
+/* Of elements that are spread: rows of 128, not written, swizzled by 128 bytes or not at all, of their own
+ * size. */
+static const char narrow_plain[] = ".vasm 7\n"
+                                   ".kernel f(m: i32, x: global f4_e2m1[m, 256], y: global u3[m, 256])\n"
+                                   ".warps 1\n"
+                                   ".grid 1\n"
+                                   ".end\n";
+static const tvm_abi_map wrong_spread[] = {
+    {.tensor = 1, .element = TVM_ABI_SPREAD4, .rank = 2, .box = {8, 64}},
+    {.tensor = 1, .element = TVM_ABI_SPREAD4, .rank = 2, .is_written = 1, .box = {8, 128}},
+    {.tensor = 1, .element = TVM_ABI_SPREAD4, .rank = 2, .swizzle = TVM_ABI_SWIZZLE_64, .box = {8, 128}},
+    {.tensor = 1, .element = TVM_ABI_SPREAD6, .rank = 2, .box = {8, 128}},
+    {.tensor = 2, .element = TVM_ABI_SPREAD6, .rank = 2, .box = {8, 128}},
+};
+
+static tvm_status decode_of(const char *text, const tvm_abi_map *map, tvm_kernel_abi *made,
+                            tvm_kernel_abi **read) {
+    tvm_ir_program *program = assemble(text);
     tvm_module *module = translate(program, "sm_90a");
     uint32_t *words, count;
     ck_assert_uint_ne(tvm_abi_add_map(&module->kernels[0].abi, map), TVM_NONE);
@@ -378,6 +394,21 @@ static tvm_status decode_with(const tvm_abi_map *map, tvm_kernel_abi *made, tvm_
     tvm_ir_program_free(program);
     return status;
 }
+
+static tvm_status decode_with(const tvm_abi_map *map, tvm_kernel_abi *made, tvm_kernel_abi **read) {
+    return decode_of(plain, map, made, read);
+}
+
+START_TEST(wrong_maps_of_narrow_elements_are_not_believed) {
+    static const tvm_abi_map right = {.tensor = 1, .element = TVM_ABI_SPREAD4, .rank = 2, .box = {8, 128}};
+    tvm_kernel_abi made, *read;
+    for (size_t i = 0; i < sizeof wrong_spread / sizeof *wrong_spread; i++)
+        ck_assert_int_eq(decode_of(narrow_plain, &wrong_spread[i], &made, &read), TVM_FORMAT);
+    ck_assert_int_eq(decode_of(narrow_plain, &right, &made, &read), TVM_OK);
+    ck_assert_mem_eq(&read->maps[0], &right, sizeof right);
+    free(read);
+}
+END_TEST
 
 START_TEST(wrong_maps_are_not_believed) {
     tvm_kernel_abi made, *read;
@@ -428,6 +459,7 @@ int main(void) {
     TCase *encoding = tcase_create("encoding"), *launches = tcase_create("launches");
     tcase_add_loop_test(encoding, wrong_maps_are_not_believed, 0, sizeof wrong / sizeof *wrong);
     tcase_add_test(encoding, a_map_survives_being_numbers);
+    tcase_add_test(encoding, wrong_maps_of_narrow_elements_are_not_believed);
     tcase_add_test(encoding, equal_maps_are_one_row);
 #ifdef HAVE_CUDA_H
     tcase_add_checked_fixture(launches, setup, teardown);

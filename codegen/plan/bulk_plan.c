@@ -336,22 +336,28 @@ static uint32_t row_run(const bulk_tile *tile, const bulk_plan *plan) {
     return run >= extent ? extent : extent % run == 0 ? run : 0;
 }
 
+/* Rows of 128 elements, which are 128 bytes. */
+static bool spread_box(bulk_plan *plan, uint32_t run, char why[BULK_WHY_MAX]) {
+    bool swizzle = plan->map.swizzle == TVM_ABI_SWIZZLE_NONE || plan->map.swizzle == TVM_ABI_SWIZZLE_128;
+    plan->box[plan->order[0]] = TVM_SPREAD_ROW;
+    if (run % TVM_SPREAD_ROW == 0 && run > 0 && swizzle) return true;
+    snprintf(why, BULK_WHY_MAX, "elements come to rows of %d bytes, with a swizzle of these or none",
+             TVM_SPREAD_ROW);
+    return false;
+}
+
 static bool row_box(const kernel_state *k, const bulk_tile *tile, bulk_way way, bulk_plan *plan,
                     char why[BULK_WHY_MAX]) {
     unsigned bits = plan->tile.bits, last = plan->order[0];
     uint32_t run = row_run(tile, plan), granule = GRANULE_BITS / bits;
+    if (plan->spreads) return spread_box(plan, run, why);
     if (plan->map.swizzle) {
         plan->box[last] = 8 * (uint32_t)span_of(plan->map.swizzle) / bits;
-        bool is_row = !plan->spreads || plan->box[last] == TVM_SPREAD_ROW;
-        if (run == plan->box[last] && is_row) return true;
+        if (run == plan->box[last]) return true;
         snprintf(why, BULK_WHY_MAX,
                  "%u bytes of a row are contiguous in shared memory, a swizzle of %u bytes wants as many",
                  tvm_shared_bytes_of(&plan->tile, run), tvm_shared_bytes_of(&plan->tile, plan->box[last]));
         return false;
-    }
-    if (plan->spreads) {
-        plan->box[last] = TVM_SPREAD_ROW;
-        if (run % TVM_SPREAD_ROW == 0) return true;
     }
     if (run > plan->factor * TVM_ABI_BOX_EXTENT && way != BULK_ADD) plan->factor = widest(k, tile, plan, run);
     plan->box[last] = part_of(run, plan->factor * TVM_ABI_BOX_EXTENT, granule);

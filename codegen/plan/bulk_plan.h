@@ -39,7 +39,8 @@ typedef struct bulk_plan {
     unsigned factor;  /* elements of the tensor that are one of the map */
     uint32_t box[TVM_MAX_RANK]; /* in the tensor's elements, by dimension of the tile */
     uint32_t count;             /* boxes that are the tile */
-    uint32_t box_bytes;         /* that the mbarrier of a load counts */
+    uint32_t box_bytes; /* that the mbarrier of a load counts: of what is spread those of global memory, as
+                           DeepGEMM announces them (sm100_fp8_gemm_1d1d.cuh); the PTX ISA does not say */
 } bulk_plan;
 
 /* False with the reason. */
