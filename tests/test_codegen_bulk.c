@@ -124,6 +124,46 @@ START_TEST(a_copy_is_made_as_it_can_be) {
 END_TEST
 
 /* What a loop over the tiles of a matrix says of their numbers, for positive extents. */
+/* Elements that become bytes come by TMA, in boxes of 128 of a row, or not at all: a target that lacks it,
+ * rows and beginnings that are not known to be multiples, and places in shared memory that are no rows of a
+ * box. */
+START_TEST(elements_are_spread_by_the_engine_alone) {
+    static const struct {
+        const char *target, *shape, *tile, *index, *why; /* NULL: it is made */
+    } all[] = {
+        {"sm_100a", "[m, n * 128]", "u8[2, 64, 128]", "%s[1], x[block.x * 64, block.y * 128]", NULL},
+        {"sm_120a", "[m, n * 128]", "u8[2, 64, 128]", "%s[1], x[block.x * 64, block.y * 128]", NULL},
+        {"sm_100a", "[m, n * 128]", "u8[64, 128]", "%s, x[-3, 256]", NULL},
+        {"sm_90a", "[m, n * 128]", "u8[64, 128]", "%s, x", "sm_90a lacks it"},
+        {"sm_100a", "[m, n * 64]", "u8[64, 128]", "%s, x", "to have multiples of 64, not of 128"},
+        {"sm_100a", "[m, n * 128]", "u8[64, 128]", "%s, x[0, block.x * 32]", "begin at multiples of 32"},
+        {"sm_100a", "[m, n * 128]", "u8[64, 128], swizzle(3, 4, 4)", "%s, x", "swizzle"},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        char text[1024];
+        tvm_target target;
+        tvm_module *module = NULL;
+        tvm_diags diags = {0};
+
+        snprintf(text, sizeof text,
+                 ".vasm 7\n.kernel k(m: i32, n: i32, x: global f6_e2m3%s)\n.warps 4\n.grid 4, 4\n"
+                 "%%s = alloc-shared %s\n%%b = alloc-barrier [1]\ncopy-bulk %s, barrier %%b\n"
+                 "arrive-barrier %%b\nwait-barrier %%b\n.end\n",
+                 all[i].shape, all[i].tile, all[i].index);
+        tvm_ir_program *program = assemble(text);
+        ck_assert_int_eq(tvm_target_parse(all[i].target, &target, NULL), TVM_OK);
+        tvm_status status = tvm_translate(program, target, &module, &diags);
+        ck_assert_msg(status == (all[i].why ? TVM_UNSUPPORTED : TVM_OK), "%s", text);
+        if (all[i].why)
+            ck_assert_msg(strstr(diags.items[0].message, all[i].why), "%s", diags.items[0].message);
+        if (!all[i].why) ck_assert_uint_eq(module->kernels[0].abi.maps[0].element, TVM_ABI_SPREAD6);
+        tvm_module_free(module);
+        tvm_diags_free(&diags);
+        tvm_ir_program_free(program);
+    }
+}
+END_TEST
+
 START_TEST(a_tile_of_a_persistent_kernel_is_stored_without_a_test) {
     static const char *const heads[] = {
         ".grid multiprocessors\n.assume m > 0, n > 0, n % 128 == 0, m % 8 == 0\n%tn = n / 128\n%tm = cdiv(m, 8)\n",
@@ -154,6 +194,7 @@ int main(void) {
     TCase *tests = tcase_create("selected");
     tcase_add_loop_test(tests, a_copy_is_made_as_it_can_be, 0, COPIES);
     tcase_add_test(tests, a_tile_of_a_persistent_kernel_is_stored_without_a_test);
+    tcase_add_test(tests, elements_are_spread_by_the_engine_alone);
     suite_add_tcase(suite, tests);
     return run_suite(suite);
 }
