@@ -262,7 +262,7 @@ static const shipped programs[] = {
     {"layer_norm_backward.vasm", 7, 7},
     {"matmul.vasm", 9, 9},
     {"matmul_lowbit_u4.vasm", 45, 27},
-    {"matmul_scaled.vasm", 7, 7},
+    {"matmul_scaled.vasm", 5, 5},
     {"softmax.vasm", 11, 11},
     {"transpose.vasm", 2, 2},
 };

@@ -231,7 +231,8 @@ static void run_programs(const char *folder) {
                                              {"kv_append.vasm", "KTYPE=u4"},
                                              {"matmul_lowbit_u4.vasm", "EXPERTS=true"},
                                              {"matmul_scaled.vasm", "GROUP=32"},
-                                             {"matmul_scaled.vasm", "TB=f4_e2m1"}};
+                                             {"matmul_scaled.vasm", "TB=f4_e2m1"},
+                                             {"matmul_scaled.vasm", "BY_GROUP=true"}};
     glob_t found;
     char pattern[4200];
     snprintf(pattern, sizeof pattern, "%s/*.vasm", folder);

@@ -130,13 +130,14 @@ static void check_group(const char *define, const double *v, size_t group, doubl
 
 static void check_quantize(const char *define, unsigned t, unsigned o, size_t group, bool gated, size_t m,
                            size_t n) {
+    bool by_group = strstr(define, "BY_GROUP") != NULL;
     kernel_kit k = kit_open("quantize_rows.vasm", define);
     tvm_dtype type = type_of(type_names[t]);
     size_t width = gated ? 2 * n : n, each = group ? group : n, scales = m * n / each;
     kit_scalar(&k, (double)m), kit_scalar(&k, (double)n);
     kit_tensor *x = kit_input(&k, type, m * width, -3, 3),
                *y = kit_tensor_new(&k, type_of(outputs[o]), m * n),
-               *s = kit_tensor_new(&k, type_of("f32"), scales);
+               *s = kit_tensor_new(&k, type_of("f32"), by_group ? n / each * ((m + 3) / 4 * 4) : scales);
     for (size_t i = 0; i < each && m > 1; i++) x->values[width + i] = 0; /* a group of zeros */
     kit_write(&k, x);
     kit_launch(&k, gated ? "swiglu_quantize_rows" : "quantize_rows");
@@ -148,12 +149,15 @@ static void check_quantize(const char *define, unsigned t, unsigned o, size_t gr
         if (gated) v[i] = (double)(float)(a / (1 + exp(-a))) * x->values[i / n * width + n + i % n];
         v[i] = tvm_decode(type, tvm_encode(type, v[i]));
     }
+    size_t of_row = n / each, row_step = by_group ? 1 : of_row, group_step = by_group ? (m + 3) / 4 * 4 : 1;
     for (size_t g = 0; g < scales && !gated; g++)
-        check_group(define, v + g * each, each, s->values[g], y->values + g * each, y->type, greatest[o]);
+        check_group(define, v + g * each, each, s->values[g / of_row * row_step + g % of_row * group_step],
+                    y->values + g * each, y->type, greatest[o]);
     /* gated: the rounding of the product to T may fall the other way */
-    for (size_t i = 0; i < m * n && gated; i++)
-        near(define, i, y->values[i] * s->values[i / each], v[i],
-             0.13 + 0.6 * s->values[i / each] / fmax(fabs(v[i]), 1e-4));
+    for (size_t i = 0; i < m * n && gated; i++) {
+        double scale = s->values[i / n * row_step + i % n / each * group_step];
+        near(define, i, y->values[i] * scale, v[i], 0.13 + 0.6 * scale / fmax(fabs(v[i]), 1e-4));
+    }
     free(v);
     kit_close(&k);
 }
@@ -165,7 +169,8 @@ START_TEST(rows_are_quantized) {
         size_t group = groups[i / 3 % 2];
         bool gated = i / 6;
         char define[96];
-        snprintf(define, sizeof define, "T=%s OTYPE=%s GROUP=%zu", type_names[t], outputs[o], group);
+        snprintf(define, sizeof define, "T=%s OTYPE=%s GROUP=%zu%s", type_names[t], outputs[o], group,
+                 group && o ? " BY_GROUP=true" : "");
         check_quantize(define, t, o, group, gated, 3, 256);
         if (i % 3 == 0) check_quantize(define, t, o, group, gated, 2, group ? 4096 + 128 : 4096 + 72);
         if (group == 0 && (o == 0 || !gated)) check_quantize(define, t, o, group, gated, 2, odd_lengths[o]);

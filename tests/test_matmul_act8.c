@@ -61,37 +61,32 @@ static void product_free(product *p) {
 typedef struct scaled_form {
     const char *define, *a, *b, *scales, *c;
     size_t group, b_rows; /* elements that share a scale; 0: all */
-    bool one_a, one_b, bias, alpha;
+    bool one_a, one_b, bias, by_group, alpha;
 } scaled_form;
 
 static const scaled_form scaled_forms[] = {
-    {"GROUP=128", "f8_e4m3", "f8_e4m3", "f32", "bf16", 128, 128, false, false, false, false},
-    {"GROUP=128 TB=f8_e5m2 OTYPE=f32 BIAS=true", "f8_e4m3", "f8_e5m2", "f32", "f32", 128, 128, false, false,
-     true, false},
-    {"T=i8 OTYPE=f16", "i8", "i8", "f32", "f16", 128, 128, false, false, false, false},
-    {"GROUP=0 BIAS=true", "f8_e4m3", "f8_e4m3", "f32", "bf16", 0, 1, false, false, true, false},
-    {"GROUP=0 ONE_A=true ONE_B=true OTYPE=f16", "f8_e4m3", "f8_e4m3", "f32", "f16", 0, 1, true, true, false,
-     false},
-    {"GROUP=0 ONE_A=true T=f8_e5m2 TB=f8_e4m3", "f8_e5m2", "f8_e4m3", "f32", "bf16", 0, 1, true, false, false,
-     false},
-    {"GROUP=32 BIAS=true OTYPE=f32", "f8_e4m3", "f8_e4m3", "e8m0", "f32", 32, 1, false, false, true, false},
-    {"TB=f4_e2m1", "f8_e4m3", "f4_e2m1", "f32", "bf16", 128, 128, false, false, false, false},
-    {"TB=f6_e3m2 GROUP=0 OTYPE=f32", "f8_e4m3", "f6_e3m2", "f32", "f32", 0, 1, false, false, false, false},
-    {"T=f8_e5m2 TB=f6_e2m3 GROUP=32", "f8_e5m2", "f6_e2m3", "e8m0", "bf16", 32, 1, false, false, false,
-     false},
-    {"TB=f4_e2m1 GROUP=32 BIAS=true", "f8_e4m3", "f4_e2m1", "e8m0", "bf16", 32, 1, false, false, true, false},
-    {"T=f4_e2m1 GROUP=32", "f4_e2m1", "f4_e2m1", "e8m0", "bf16", 32, 1, false, false, false, false},
-    {"T=f4_e2m1 GROUP=16 ALPHA=true OTYPE=f32", "f4_e2m1", "f4_e2m1", "f8_e4m3", "f32", 16, 1, false, false,
-     false, true},
-    {"T=f4_e2m1 GROUP=16 BIAS=true", "f4_e2m1", "f4_e2m1", "f8_e4m3", "bf16", 16, 1, false, false, true,
-     false},
+    {"GROUP=128", "f8_e4m3", "f8_e4m3", "f32", "bf16", 128, 128, 0, 0, 0, 0, 0},
+    {"GROUP=128 TB=f8_e5m2 OTYPE=f32 BIAS=true", "f8_e4m3", "f8_e5m2", "f32", "f32", 128, 128, 0, 0, 1, 0, 0},
+    {"BY_GROUP=true OTYPE=f32 BIAS=true", "f8_e4m3", "f8_e4m3", "f32", "f32", 128, 128, 0, 0, 1, 1, 0},
+    {"GROUP=0 BIAS=true", "f8_e4m3", "f8_e4m3", "f32", "bf16", 0, 1, 0, 0, 1, 0, 0},
+    {"GROUP=0 ONE_A=true ONE_B=true OTYPE=f16", "f8_e4m3", "f8_e4m3", "f32", "f16", 0, 1, 1, 1, 0, 0, 0},
+    {"GROUP=0 ONE_A=true T=f8_e5m2 TB=f8_e4m3", "f8_e5m2", "f8_e4m3", "f32", "bf16", 0, 1, 1, 0, 0, 0, 0},
+    {"GROUP=32 BIAS=true OTYPE=f32", "f8_e4m3", "f8_e4m3", "e8m0", "f32", 32, 1, 0, 0, 1, 0, 0},
+    {"T=i8 OTYPE=f16", "i8", "i8", "f32", "f16", 128, 128, 0, 0, 0, 0, 0},
+    {"T=i8 BY_GROUP=true", "i8", "i8", "f32", "bf16", 128, 128, 0, 0, 0, 1, 0},
+    {"TB=f4_e2m1", "f8_e4m3", "f4_e2m1", "f32", "bf16", 128, 128, 0, 0, 0, 0, 0},
+    {"TB=f4_e2m1 BY_GROUP=true", "f8_e4m3", "f4_e2m1", "f32", "bf16", 128, 128, 0, 0, 0, 1, 0},
+    {"TB=f6_e3m2 GROUP=0 OTYPE=f32", "f8_e4m3", "f6_e3m2", "f32", "f32", 0, 1, 0, 0, 0, 0, 0},
+    {"T=f8_e5m2 TB=f6_e2m3 GROUP=32", "f8_e5m2", "f6_e2m3", "e8m0", "bf16", 32, 1, 0, 0, 0, 0, 0},
+    {"TB=f4_e2m1 GROUP=32 BIAS=true", "f8_e4m3", "f4_e2m1", "e8m0", "bf16", 32, 1, 0, 0, 1, 0, 0},
+    {"T=f4_e2m1 GROUP=32", "f4_e2m1", "f4_e2m1", "e8m0", "bf16", 32, 1, 0, 0, 0, 0, 0},
+    {"T=f4_e2m1 GROUP=16 ALPHA=true OTYPE=f32", "f4_e2m1", "f4_e2m1", "f8_e4m3", "f32", 16, 1, 0, 0, 0, 0, 1},
+    {"T=f4_e2m1 GROUP=16 BIAS=true", "f4_e2m1", "f4_e2m1", "f8_e4m3", "bf16", 16, 1, 0, 0, 1, 0, 0},
 };
 enum { SCALED_FORMS = sizeof scaled_forms / sizeof *scaled_forms };
 static const char *const scaled_kernels[] = {"matmul_scaled",
                                              "matmul_scaled_plain",
                                              "matmul_scaled_256x128",
-                                             "matmul_scaled_128x192",
-                                             "matmul_scaled_128x160",
                                              "matmul_scaled_128x128",
                                              "matmul_scaled_128x64",
                                              "matmul_scaled_64x128",
@@ -100,7 +95,11 @@ static const char *const scaled_kernels[] = {"matmul_scaled",
                                              "matmul_scaled_tensor_128x256",
                                              "matmul_scaled_tensor_128x128",
                                              "matmul_scaled_tensor_128x64"};
-enum { SCALED_KERNELS = sizeof scaled_kernels / sizeof *scaled_kernels, SCALED_TENSOR = SCALED_KERNELS - 3 };
+enum {
+    SCALED_KERNELS = sizeof scaled_kernels / sizeof *scaled_kernels,
+    SCALED_TENSOR = SCALED_KERNELS - 3,
+    SCALED_WGMMA = SCALED_KERNELS - 4
+};
 /* Rows, columns and depth that end within tiles and groups. */
 static const size_t sizes[][3] = {{1, 8, 32}, {130, 200, 160}, {150, 136, 416}, {140, 264, 384}};
 enum { SIZES = sizeof sizes / sizeof *sizes };
@@ -136,8 +135,12 @@ static product scaled_new(kernel_kit *k, const scaled_form *f, const size_t size
     for (size_t i = 0; i < 3; i++) kit_scalar(k, (double)extents[i]);
     const kit_tensor *a = kit_input(k, type_of(f->a), p.m * p.k, low, -low);
     const kit_tensor *b = kit_input(k, type_of(f->b), p.n * p.k, low, -low);
-    const kit_tensor *sa =
-        kit_input(k, type_of(f->scales), f->one_a ? 1 : p.m * groups, scale / 4, scale * 4);
+    size_t row_step = f->by_group ? 1 : groups, group_step = f->by_group ? ceil_div(p.m, 4) * 4 : 1;
+    size_t of_a = f->by_group ? groups * group_step : p.m * groups;
+    kit_tensor *sa = kit_input(k, type_of(f->scales), f->one_a ? 1 : of_a, scale / 4, scale * 4);
+    for (size_t i = 0; f->by_group && i < of_a; i++)
+        if (i % group_step >= p.m) sa->values[i] = NAN; /* of no row */
+    kit_write(k, sa);
     const kit_tensor *sb =
         kit_input(k, type_of(f->scales), f->one_b ? 1 : rows_b * groups, scale / 4, scale * 4);
     const kit_tensor *alpha = f->alpha ? kit_input(k, TVM_F32, 1, 0.25, 4) : NULL;
@@ -146,7 +149,7 @@ static product scaled_new(kernel_kit *k, const scaled_form *f, const size_t size
     for (size_t i = 0; i < p.m * p.n; i++) {
         size_t row = i / p.n, column = i % p.n;
         for (size_t l = 0; l < p.k; l++) {
-            double by = sa->values[f->one_a ? 0 : row * groups + l / group] *
+            double by = sa->values[f->one_a ? 0 : row * row_step + l / group * group_step] *
                         sb->values[f->one_b ? 0 : column / f->b_rows * groups + l / group] *
                         (alpha ? alpha->values[0] : 1);
             double term = a->values[row * p.k + l] * b->values[column * p.k + l] * by;
@@ -173,7 +176,7 @@ START_TEST(operands_with_scales_are_multiplied) {
             compare(p.c, p.wanted, p.sums, p.k, group, where);
         }
         if (s == 1 && _i % 2 == 0) {
-            const char *wide = scaled_kernels[4 + _i % 5];
+            const char *wide = scaled_kernels[2 + (_i + 3) % 5];
             if (has_kernel(program, wide)) {
                 kit_execute(&k, p.c, program, wide, "sm_90a");
                 compare(p.c, p.wanted, p.sums, p.k, group, wide);
@@ -194,6 +197,28 @@ START_TEST(operands_with_scales_are_multiplied) {
             kit_execute(&k, p.c, program, "matmul_scaled_f8", "sm_89");
             compare(p.c, p.wanted, p.sums, p.k, group, "matmul_scaled_f8 for sm_89");
         }
+        product_free(&p);
+    }
+    tvm_ir_program_free(program);
+    kit_close(&k);
+}
+END_TEST
+
+/* Shapes that no tile divides, with the scales of a in both orders. */
+START_TEST(random_shapes_are_multiplied) {
+    const scaled_form *f = &scaled_forms[_i % 2 ? 2 : 1];
+    kernel_kit k = kit_open("matmul_scaled.vasm", f->define);
+    char path[5000], where[100];
+    tvm_ir_program *program = assemble_file(program_path("matmul_scaled.vasm", path), f->define);
+    for (unsigned i = 0; i < 5; i++) {
+        const size_t size[] = {1 + (size_t)(290 * kit_random(&k)), 8 + (size_t)(36 * kit_random(&k)) * 8,
+                               16 + (size_t)(24 * kit_random(&k)) * 16};
+        const char *name = scaled_kernels[(size_t)(SCALED_WGMMA * kit_random(&k))];
+        if (!has_kernel(program, name)) name = "matmul_scaled";
+        product p = scaled_new(&k, f, size);
+        snprintf(where, sizeof where, "%s, %s, %zu x %zu x %zu", name, f->define, p.m, p.n, p.k);
+        kit_launch(&k, name);
+        compare(p.c, p.wanted, p.sums, p.k, 128, where);
         product_free(&p);
     }
     tvm_ir_program_free(program);
@@ -232,6 +257,7 @@ static const lowbit_form lowbit_forms[] = {
 enum { LOWBIT_FORMS = sizeof lowbit_forms / sizeof *lowbit_forms };
 static const char *const lowbit_kernels[] = {"matmul_lowbit_a8",
                                              "matmul_lowbit_a8_plain",
+                                             "matmul_lowbit_a8_256x128",
                                              "matmul_lowbit_a8_128x128",
                                              "matmul_lowbit_a8_64x128",
                                              "matmul_lowbit_a8_64x64",
@@ -360,6 +386,7 @@ static const struct {
 } compiled[] = {
     {"matmul_scaled.vasm", "GROUP=128", "sm_80"},
     {"matmul_scaled.vasm", "GROUP=128 BIAS=true OTYPE=f32", "sm_90a"},
+    {"matmul_scaled.vasm", "BY_GROUP=true", "sm_90a"},
     {"matmul_scaled.vasm", "GROUP=0 BIAS=true", "sm_90a"},
     {"matmul_scaled.vasm", "GROUP=32", "sm_90a"},
     {"matmul_scaled.vasm", "GROUP=32", "sm_120a"},
@@ -409,6 +436,7 @@ START_TEST(other_constants_are_refused) {
         {"matmul_scaled.vasm", "T=i8 TB=f4_e2m1", "TB must be T"},
         {"matmul_scaled.vasm", "GROUP=32 ALPHA=true", "ALPHA goes with GROUP=16"},
         {"matmul_scaled.vasm", "ONE_A=true", "GROUP=0"},
+        {"matmul_scaled.vasm", "BY_GROUP=true GROUP=0", "BY_GROUP goes with"},
         {"matmul_scaled.vasm", "OTYPE=f8_e4m3", "OTYPE must be"},
         {"matmul_lowbit_a8.vasm", "ATYPE=f16", "ATYPE must be i8"},
         {"matmul_lowbit_a8.vasm", "WTYPE=u8", "at most 7 bits"},
@@ -429,6 +457,7 @@ int main(void) {
     Suite *suite = suite_create("matmul_act8");
     TCase *tests = suite_case(suite, "matmul_act8");
     tcase_add_loop_test(tests, operands_with_scales_are_multiplied, 0, SCALED_FORMS);
+    tcase_add_loop_test(tests, random_shapes_are_multiplied, 0, 2);
     tcase_add_loop_test(tests, weights_of_fewer_bits_are_multiplied, 0, LOWBIT_FORMS);
     tcase_add_loop_test(tests, rows_do_not_depend_on_each_other, 0, 2);
     tcase_add_loop_test(tests, compiles, 0, COMPILED);

@@ -157,6 +157,9 @@ START_TEST(and_with_options) {
         {"matmul_lowbit_u4.vasm", "GROUP=16 OTYPE=f32"},
         {"matmul_u3.vasm", "ZEROS=true GROUP=64"},
         {"quantize_rows.vasm", "GROUP=128"},
+        {"quantize_rows.vasm", "GROUP=128 BY_GROUP=true"},
+        {"matmul_scaled.vasm", "BY_GROUP=true"},
+        {"rms_norm.vasm", "OTYPE=i8 GROUP=128 BY_GROUP=true"},
         {"rms_norm.vasm", "INNER=true"},
         {"rms_norm.vasm", "GATE=after"},
         {"state_space.vasm", "SKIP=true BIAS=true GATE=true"},
@@ -245,7 +248,7 @@ int main(void) {
     Suite *suite = suite_create("signatures");
     TCase *tests = tcase_create("signatures");
     tcase_add_test(tests, every_program_takes_what_its_header_says);
-    tcase_add_loop_test(tests, and_with_options, 0, 14);
+    tcase_add_loop_test(tests, and_with_options, 0, 17);
     tcase_add_test(tests, the_manual_says_the_same);
     suite_add_tcase(suite, tests);
     return run_suite(suite);

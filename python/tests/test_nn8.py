@@ -49,6 +49,8 @@ def test_linear8(device, type, group, activations):
     numbers, scales = ops.quantize_rows(x, DTYPES[activations], wide)
     rounded = numbers.double() * scales.double().repeat_interleave(256 // scales.shape[-1], -1)
     close(layer(x), rounded @ weights.t() + linear.bias.double(), 3e-3)
+    if wide:
+        assert torch.equal(layer((*ops.quantize_rows(x, DTYPES[activations], wide, True), True)), layer(x))
     assert torch.equal(layer((numbers, scales)), layer(x)) and layer(x.bfloat16()).dtype == torch.bfloat16
     other = Linear8(256, 136, type=type, group=group, activations=activations, device=device)
     other.load_state_dict(layer.state_dict())

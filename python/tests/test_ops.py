@@ -84,6 +84,11 @@ def test_quantize_rows(device):
             assert y.shape == x.shape and s.shape == (2, 3, 128 // (group or 128)) and y.dtype == dtype
             back = y.float().view(2, 3, s.shape[-1], -1) * s[..., None]
             assert ((back - x.view_as(back)).abs() <= 1.01 * half_step * s[..., None]).all()
+        turned, scales = ops.quantize_rows(x, dtype, 32, True)
+        assert torch.equal(turned.float(), y.float()) and scales.shape == (4, 8)
+        assert torch.equal(scales[:, :6].t(), s.view(6, 4))
+    with pytest.raises(ValueError, match="by_group goes with a group"):
+        ops.quantize_rows(x, by_group=True)
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -124,7 +129,15 @@ def test_matmul_scaled(device):
     right = b.double() * sb.repeat_interleave(128, 0)[:136].repeat_interleave(128, 1)
     bias = rows(device, FLOAT, 136)
     # tensor cores of sm_90 add products of f8 with fewer bits than an f32 has
-    close(ops.matmul_scaled(a, b, sa, sb, bias, out_dtype=FLOAT), left @ right.t() + bias, 1e-3)
+    ours = ops.matmul_scaled(a, b, sa, sb, bias, out_dtype=FLOAT)
+    close(ours, left @ right.t() + bias, 1e-3)
+    a, by_group = ops.quantize_rows(x, torch.float8_e4m3fn, 128, True)
+    assert by_group.shape == (2, 8)  # of 5 rows
+    assert torch.equal(ops.matmul_scaled(a, b, by_group, sb, bias, out_dtype=FLOAT, by_group=True), ours)
+    with pytest.raises(ValueError, match=r"scale_a must have the shape \[2, 8\]"):
+        ops.matmul_scaled(a, b, sa, sb, bias, by_group=True)
+    with pytest.raises(ValueError, match="by_group goes with group 128"):
+        ops.matmul_scaled(a, b, sa, sb, group=0, by_group=True)
     (a, sa), (b, sb) = (ops.quantize_rows(t, torch.float8_e4m3fn) for t in (x, w))
     close(ops.matmul_scaled(a, b, sa, sb, group=0, out_dtype=FLOAT), (a.double() * sa) @ (b.double() * sb).t(), 1e-3)
     powers = torch.full((136, 8), 126, dtype=torch.uint8, device=device)
@@ -174,9 +187,16 @@ def test_quantized_norms(device, dtype):
             wanted = ops.quantize_rows(ops.add_rms_norm(x, residual.clone(), weight), kind, group)
             quantized_alike(ops.add_rms_norm_quantized(x, other, weight, 1e-6, kind, group), wanted)
             assert torch.equal(other, x + residual)
+            if group:
+                numbers, scales = ops.rms_norm_quantized(x, weight, 1e-6, kind, group, True)
+                more = ops.add_rms_norm_quantized(x, residual.clone(), weight, 1e-6, kind, group, True)
+                quantized_alike((numbers, scales[:, :3].t()), ops.rms_norm_quantized(x, weight, 1e-6, kind, group))
+                quantized_alike((more[0], more[1][:, :3].t()), wanted)
     x = rows(device, dtype, 3, 512)
     wanted = ops.quantize_rows(ops.swiglu(x), torch.float8_e4m3fn, 128)
     quantized_alike(ops.swiglu_quantized(x, torch.float8_e4m3fn, 128), wanted)
+    numbers, scales = ops.swiglu_quantized(x, torch.float8_e4m3fn, 128, "silu", True)
+    quantized_alike((numbers, scales[:, :3].t()), wanted)
 
 
 # ---- attention ----
@@ -439,11 +459,11 @@ def examples():
         "accept": (chances, torch.zeros(2, 3, dtype=torch.int32), chances[:, :3].contiguous(), 5, 6),
         "route": (torch.randn(3, 24), torch.randn(24), 4, "sigmoid", True, 2.5, 6, 3),
         "bucket": (torch.tensor([3, 0, -1, 24], dtype=torch.int32), 24),
-        "quantize_rows": (x, torch.int8),
+        "quantize_rows": (x, torch.int8, 32, True),
         "rms_norm_quantized": (x, w, 1e-6, torch.int8),
         "add_rms_norm_quantized": (x, x.clone(), w, 1e-6, torch.int8),
         "swiglu_quantized": (x, torch.int8),
-        "matmul_scaled": (a, b, sa, sb[:1].clone(), None, 128, FLOAT),
+        "matmul_scaled": (a, b, torch.ones(1, 4), sb[:1].clone(), None, 128, FLOAT, True),
         "matmul_lowbit_a8": (
             a, torch.zeros(1, 1, 4096, dtype=torch.uint8), sa, torch.ones(1, 8), None, None, None, "u4", 0, HALF,
         ),

@@ -26,10 +26,12 @@ _GROUPS = (0, 32, 64, 128, 256, 512)
 # ---- products ----
 
 
-def _check_scaled(op, a, b, group):
+def _check_scaled(op, a, b, group, by_group):
     need(op, "b", b, dtype=_F8 if a.dtype in _F8 else torch.int8, dim=2)
     if group not in (0, 32, 128):
         raise ValueError(f"{op}: group must be 0, 32 or 128, not {group!r}")
+    if by_group and group != 128:
+        raise ValueError(f"{op}: by_group goes with group 128, not {group}")
     if a.dtype == torch.int8 and group != 128:
         raise ValueError(f"{op}: int8 goes with group 128; matmul multiplies it exactly where rows have one scale")
     n, k = b.shape
@@ -41,19 +43,20 @@ def _check_scaled(op, a, b, group):
 
 @operator(
     "matmul_scaled", T=("a", _EIGHT), TB=lambda a, b: b.dtype, OTYPE=("out_dtype", FLOATS), BIAS="bias",
-    GROUP=lambda group: str(group), names={"sa": "scale_a", "sb": "scale_b"}, shapes=ROWS, check=_check_scaled,
+    GROUP=lambda group: str(group), BY_GROUP="by_group", names={"sa": "scale_a", "sb": "scale_b"}, shapes=ROWS, check=_check_scaled,
 )  # fmt: skip
 def matmul_scaled(
     a: torch.Tensor, b: torch.Tensor, scale_a: torch.Tensor, scale_b: torch.Tensor, bias: torch.Tensor | None = None,
-    *, group: int = 128, out_dtype: torch.dtype = torch.bfloat16,
+    *, group: int = 128, out_dtype: torch.dtype = torch.bfloat16, by_group: bool = False,
 ) -> torch.Tensor:  # fmt: skip
     """(a * scale_a) @ (b * scale_b).T + bias of matrices of 8 bits, of which every 128 products are added up, scaled
     and added to the sums in f32.
 
     a: [..., k], b: [n, k], float8; or both int8, with group 128. group: 128, scales f32 of 1 x 128 of a,
     [..., cdiv(k, 128)], and of 128 x 128 of b, [cdiv(n, 128), cdiv(k, 128)]; 0, of rows, [..., 1] and [n, 1]; 32,
-    powers of two of 1 x 32 of both, as the uint8 of e8m0 (MXFP8). bias: f32 [n]; n % 8 == 0, k % 16 == 0. quantize_rows
-    makes a and scale_a.
+    powers of two of 1 x 32 of both, as the uint8 of e8m0 (MXFP8). by_group, with group 128: scale_a is
+    [cdiv(k, 128), cdiv(m, 4) * 4] for m rows, which is read faster. bias: f32 [n]; n % 8 == 0, k % 16 == 0.
+    quantize_rows makes a and scale_a.
     """
 
 
@@ -126,55 +129,59 @@ def pack_a8(
 # ---- what makes activations of 8 bits ----
 
 
-def _check_group(op, x, group, columns):
+def _check_group(op, x, group, by_group, columns):
     check_row(op, x)
+    if by_group and not group:
+        raise ValueError(f"{op}: by_group goes with a group, not with a scale for each row")
     if group not in _GROUPS or group and columns % group:
         allowed = "0, 32, 64, 128, 256 or 512 and divide the columns"
         raise ValueError(f"{op}: group must be {allowed}, {columns}, not {group}")
 
 
-def _check_norm(op, x, group):
-    _check_group(op, x, group, x.shape[-1])
+def _check_norm(op, x, group, by_group):
+    _check_group(op, x, group, by_group, x.shape[-1])
     most = 16384 if x.shape[-1] % (16 // x.element_size()) == 0 else 8185
     if x.shape[-1] > most:
         raise ValueError(f"{op}: x must have {most} columns at most, not {x.shape[-1]}")
 
 
 @operator(
-    "rms_norm", T=("x", FLOATS), OTYPE=("dtype", _EIGHT), GROUP="group", names={"w": "weight"}, shapes=ROWS,
-    check=_check_norm,
+    "rms_norm", T=("x", FLOATS), OTYPE=("dtype", _EIGHT), GROUP="group", BY_GROUP="by_group", names={"w": "weight"},
+    shapes=ROWS, check=_check_norm,
 )  # fmt: skip
 def rms_norm_quantized(
     x: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6, dtype: torch.dtype = torch.int8, group: int = 0,
+    by_group: bool = False,
 ) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
-    """quantize_rows(rms_norm(x, weight, eps), dtype, group) in one launch: x a float [..., n], n at most 16384, weight
-    [n]; the scales are f32 [..., 1], or a group's [..., n / group]."""
+    """quantize_rows(rms_norm(x, weight, eps), dtype, group, by_group) in one launch: x a float [..., n], n at most
+    16384, weight [n]."""
 
 
 @operator(
-    "rms_norm", "add_rms_norm", T=("x", FLOATS), OTYPE=("dtype", _EIGHT), GROUP="group", names={"w": "weight"},
-    shapes=ROWS, writes=("residual",), check=_check_norm,
+    "rms_norm", "add_rms_norm", T=("x", FLOATS), OTYPE=("dtype", _EIGHT), GROUP="group", BY_GROUP="by_group",
+    names={"w": "weight"}, shapes=ROWS, writes=("residual",), check=_check_norm,
 )  # fmt: skip
 def add_rms_norm_quantized(
     x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6,
-    dtype: torch.dtype = torch.int8, group: int = 0,
+    dtype: torch.dtype = torch.int8, group: int = 0, by_group: bool = False,
 ) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
-    """quantize_rows(add_rms_norm(x, residual, weight, eps), dtype, group) in one launch, which adds x to residual: both
-    floats [..., n], n at most 16384, weight [n]; the scales are f32 [..., 1], or a group's [..., n / group]."""
+    """quantize_rows(add_rms_norm(x, residual, weight, eps), dtype, group, by_group) in one launch, which adds x to
+    residual: both floats [..., n], n at most 16384, weight [n]."""
 
 
-def _check_swiglu(op, x, group):
+def _check_swiglu(op, x, group, by_group):
     if x.dim() and x.shape[-1] % 2:
         raise ValueError(f"{op}: x must have an even number of columns, not {x.shape[-1]}")
-    _check_group(op, x, group, x.shape[-1] // 2 if x.dim() else 0)
+    _check_group(op, x, group, by_group, x.shape[-1] // 2 if x.dim() else 0)
 
 
 @operator(
     "quantize_rows", "swiglu_quantize_rows", T=("x", FLOATS), OTYPE=("dtype", _EIGHT), GROUP="group",
-    ACT=("activation", ("silu", "gelu", "gelu_tanh")), shapes=ROWS, check=_check_swiglu,
+    BY_GROUP="by_group", ACT=("activation", ("silu", "gelu", "gelu_tanh")), shapes=ROWS, check=_check_swiglu,
 )  # fmt: skip
 def swiglu_quantized(
     x: torch.Tensor, dtype: torch.dtype = torch.int8, group: int = 0, activation: str = "silu",
+    by_group: bool = False,
 ) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
-    """quantize_rows(swiglu(x, activation), dtype, group) in one launch: x a float [..., 2n], the numbers [..., n], the
-    scales f32 [..., 1], or a group's [..., n / group]."""
+    """quantize_rows(swiglu(x, activation), dtype, group, by_group) in one launch: x a float [..., 2n], the numbers
+    [..., n]."""

@@ -50,7 +50,8 @@ class Linear8(LowBit):
     static: one scale for all of x, which the buffer input_scale has, in the place of a row's: x / input_scale is
     rounded to even and saturates.
     in_features is a multiple of 128, out_features of 8. x: [..., in_features], float16 or bfloat16, whose type y has;
-    or the numbers and scales that rms_norm_quantized and the like give, and y is of `dtype`.
+    or the numbers and scales that rms_norm_quantized and the like give, and behind them True where they were given
+    by_group; then y is of `dtype`.
 
     Buffers: packed (8 bits, [out_features, in_features], or uint8, by pack_a8), scales (float32: [out_features, 1],
     [out_features / 128, in_features / 128] of blocks, or [groups, out_features] of fewer bits), zeros (uint8, or None),
@@ -257,21 +258,22 @@ class Linear8(LowBit):
             rows[:, first : first + count].fill_diagonal_(1.0)
             ones = torch.ones(count, 1, device=self.device)
             numbers = rows.to(ACTIVATIONS[self.activations])
-            parts.append(self._product(numbers, ones, None, torch.float32).to(dtype))
+            parts.append(self._product(numbers, ones, bias=None, out=torch.float32).to(dtype))
         return torch.cat(parts).t().contiguous()
 
     def _rounded(self, x):
-        """The numbers of x and their scales."""
+        """The numbers of x, their scales, and whether these lie by group."""
         kind = ACTIVATIONS[self.activations]
         if self.input_scale is None:
-            return ops.quantize_rows(x.contiguous(), kind, self.group if self.is_wide else 0)
+            group = self.group if self.is_wide else 0
+            return (*ops.quantize_rows(x.contiguous(), kind, group, group > 0), group > 0)
         greatest = _GREATEST[self.activations]
         least = -greatest if kind.is_floating_point else -greatest - 1
         numbers = (x.float() / self.input_scale).clamp(least, greatest)
         numbers = numbers if kind.is_floating_point else numbers.round()
-        return numbers.to(kind).contiguous(), self.input_scale.expand(*x.shape[:-1], 1).contiguous()
+        return numbers.to(kind).contiguous(), self.input_scale.expand(*x.shape[:-1], 1).contiguous(), False
 
-    def _product(self, numbers, factors, bias, out):
+    def _product(self, numbers, factors, by_group=False, *, bias, out):
         if not self.is_wide:
             return ops.matmul_lowbit_a8(
                 numbers, self.packed, factors, self.scales, zeros=self.zeros, bias=bias, type=self.type,
@@ -279,18 +281,22 @@ class Linear8(LowBit):
             )  # fmt: skip
         if self.type == "i8":
             return ops.matmul(numbers, self.packed, factors.flatten(), self.scales.view(-1), bias, out_dtype=out)
-        return ops.matmul_scaled(numbers, self.packed, factors, self.scales, bias, group=self.group, out_dtype=out)
+        return ops.matmul_scaled(
+            numbers, self.packed, factors, self.scales, bias, group=self.group, out_dtype=out, by_group=by_group
+        )
 
-    def forward(self, x: torch.Tensor | tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
+    def forward(
+        self, x: torch.Tensor | tuple[torch.Tensor, torch.Tensor] | tuple[torch.Tensor, torch.Tensor, bool]
+    ) -> torch.Tensor:
         if isinstance(x, tuple):
-            return self._product(*x, self.bias, self.dtype)
+            return self._product(*x, bias=self.bias, out=self.dtype)
         need_tensor("Linear8", "x", x)
         if torch.is_autocast_enabled(x.device.type) and x.dtype not in HALVES:
             x = x.to(self.dtype)
         if not x.dim() or x.shape[-1] != self.in_features:
             raise ValueError(f"Linear8: x must have {self.in_features} columns, not the shape {list(x.shape)}")
         with torch.no_grad():
-            y = self._product(*self._rounded(x), self.bias, x.dtype)
+            y = self._product(*self._rounded(x), bias=self.bias, out=x.dtype)
         return _NoGradient.apply(y, x) if torch.is_grad_enabled() and x.requires_grad else y
 
     def extra_repr(self) -> str:

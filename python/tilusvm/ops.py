@@ -430,8 +430,10 @@ def argmax(x: torch.Tensor) -> torch.Tensor:
     float, int8, uint8 or int32; a NaN is below every number."""
 
 
-def _check_quantize_rows(op, x, group):
+def _check_quantize_rows(op, x, group, by_group):
     check_row(op, x)
+    if by_group and not group:
+        raise ValueError(f"{op}: by_group goes with a group, not with a scale for each row")
     if group not in (0, 32, 64, 128, 256, 512) or group and x.shape[-1] % group:
         raise ValueError(
             f"{op}: group must be 0, 32, 64, 128, 256 or 512 and divide the columns, {x.shape[-1]}, not {group}"
@@ -439,15 +441,17 @@ def _check_quantize_rows(op, x, group):
 
 
 @operator(
-    "quantize_rows", T=("x", FLOATS), OTYPE=("dtype", (torch.int8, *_WIDE[True])), GROUP="group", shapes=ROWS,
-    check=_check_quantize_rows,
+    "quantize_rows", T=("x", FLOATS), OTYPE=("dtype", (torch.int8, *_WIDE[True])), GROUP="group", BY_GROUP="by_group",
+    shapes=ROWS, check=_check_quantize_rows,
 )  # fmt: skip
 def quantize_rows(
-    x: torch.Tensor, dtype: torch.dtype = torch.int8, group: int = 0,
+    x: torch.Tensor, dtype: torch.dtype = torch.int8, group: int = 0, by_group: bool = False,
 ) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
     """x [..., n] as 8-bit numbers of dtype (int8, float8_e4m3fn, float8_e5m2), and f32 scales [..., n / group or 1].
 
     x is numbers * scales; a scale for each row, or `group` columns (32 to 512): max |x| / the greatest number.
+    by_group: scales of m rows as [n / group, cdiv(m, 4) * 4], as matmul_scaled reads them fastest; those of rows beyond
+    m are anything.
     """
 
 
