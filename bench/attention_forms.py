@@ -11,11 +11,11 @@ matmul_lowbit of u2 and torch's product). Prints a JSON object a line: results t
 On --device cpu, the interpreter, results are compared alone. Exit status: 0 every result was right, 1 one was not."""
 import argparse
 import json
-import statistics
 import sys
 import time
 
 import torch
+from timing import captured, launches_of, median_us
 
 from tilusvm import nn, ops, ternary
 
@@ -39,24 +39,12 @@ def time_of(launch, *copies):
     copies = copies or (None,)
     if device == "cpu":
         return None
-    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-
-    def timed(work):
-        begin.record()
-        work()
-        end.record()
-        end.synchronize()
-        return begin.elapsed_time(end)
-
     for copy in copies[:3]:
         launch(copy)
-    count = max(len(copies), int(GRAPH_MS / timed(lambda: launch(copies[0]))) + 1)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for i in range(count):
-            launch(copies[i % len(copies)])
+    count = max(len(copies), launches_of(GRAPH_MS, lambda: launch(copies[0])))
+    graph = captured(lambda i: launch(copies[i % len(copies)]), count)
     graph.replay()
-    return round(statistics.median(timed(graph.replay) for _ in range(REPLAYS)) / count * 1e3, 2)
+    return round(median_us(graph.replay, REPLAYS) / count, 2)
 
 
 def starts_of(*lengths):

@@ -7,7 +7,6 @@ BENCH is bench/attention, run with the arguments and --json. At each of its poin
 it: CUDA graphs of 20 ms at least, the median of replays, tensors [tokens, heads, d]. Of points that cuDNN refuses (8
 bits are not asked of it) there is a dash. All tensors are larger than the L2 cache together."""
 import json
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -15,6 +14,7 @@ import time
 
 import torch
 import torch.nn.functional as F
+from timing import captured, launches_of, median_us
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 TYPES = {"f16": torch.float16, "bf16": torch.bfloat16}
@@ -30,23 +30,11 @@ def tensors(p):
 
 def time_of(launch):
     """Milliseconds of one launch."""
-    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-
-    def timed(work):
-        begin.record()
-        work()
-        end.record()
-        end.synchronize()
-        return begin.elapsed_time(end)
-
     launch()
-    launches = int(GRAPH_MS / timed(launch)) + 1
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for _ in range(launches):
-            launch()
+    launches = launches_of(GRAPH_MS, launch)
+    graph = captured(lambda i: launch(), launches)
     time.sleep(REST_S)
-    return statistics.median(timed(graph.replay) for _ in range(REPLAYS)) / launches
+    return median_us(graph.replay, REPLAYS) / launches * 1e-3
 
 
 def tflops(p):

@@ -7,11 +7,10 @@ us, median of five replays of a CUDA graph after a pause of 0.1 s, torch's backw
 the L2. TFLOP/s of attention are those of five products, half where it is causal, whatever is computed; GB/s those of
 the tensors, each once. bench/attention_error.py and python/tests/test_backward.py say whether it is right."""
 
-import statistics
 import sys
-import time
 
 import torch
+from timing import captured, median_us
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from tilusvm import _autograd, nn, ops
@@ -24,21 +23,8 @@ def us(function, count=5, graph=True):
     for _ in range(2):
         function()
     torch.cuda.synchronize()
-    captured = torch.cuda.CUDAGraph() if graph else None
-    if graph:
-        with torch.cuda.graph(captured):
-            for _ in range(count):
-                function()
-    times = []
-    for _ in range(6):
-        time.sleep(0.1)
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        begin.record()
-        captured.replay() if graph else [function() for _ in range(count)]
-        end.record()
-        end.synchronize()
-        times.append(begin.elapsed_time(end) * 1000 / count)
-    return statistics.median(times[1:])
+    work = captured(lambda i: function(), count).replay if graph else lambda: [function() for _ in range(count)]
+    return median_us(work, 5, warm_up=1, rest=0.1) / count
 
 
 def backward(result, inputs, gradient):

@@ -10,13 +10,13 @@ Prints a JSON object a line. The weights are packed along k: bits 4i to 4i+3 of 
 128 g + 16 i + r, column j. Exit status: 0 every point was right, 1 one was not."""
 import argparse
 import json
-import statistics
 import sys
 import time
 
 import torch
 import triton
 import triton.language as tl
+from timing import captured, median_us
 
 GROUP = 128
 LAUNCHES, REPLAYS, WARM_UP = 40, 15, 3
@@ -102,21 +102,9 @@ class Problem:
     def time(self, m, config, split, replays):
         """Microseconds a launch."""
         launches = -(-LAUNCHES // len(self.copies)) * len(self.copies)
-        graph = torch.cuda.CUDAGraph()
         torch.cuda.synchronize()
-        with torch.cuda.graph(graph):
-            for i in range(launches):
-                self.launch(i, m, config, split)
-        samples = []
-        for i in range(WARM_UP + replays):
-            start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            start.record()
-            graph.replay()
-            stop.record()
-            stop.synchronize()
-            if i >= WARM_UP:
-                samples.append(start.elapsed_time(stop) * 1e3 / launches)
-        return statistics.median(samples)
+        graph = captured(lambda i: self.launch(i, m, config, split), launches)
+        return median_us(graph.replay, replays, warm_up=WARM_UP) / launches
 
 
 def tune(problem, m, deadline):

@@ -8,13 +8,13 @@ TEXT chooses points whose name contains it. Peers' times are medians of replays 
 rotating tensors, larger than three times the L2 together, as those of bench/elementwise are."""
 import ctypes
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
 
 import torch
 import torch.nn.functional as F
+from timing import captured, median_us
 
 try:
     import flashinfer
@@ -46,24 +46,15 @@ def measure(function, make):
     first = make()
     size = sum(t.numel() * t.element_size() for t in first if isinstance(t, torch.Tensor))
     data = [first] + [make() for _ in range(min(40, 3 * L2 // max(size, 1)))]
-    stream, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
+    stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):
         for arguments in data:
             function(*arguments)
     torch.cuda.synchronize()
     launches = max(2, min(40, int(2e10 // max(size, 1))))
-    with torch.cuda.graph(graph, stream=stream, capture_error_mode="relaxed"):
-        for i in range(launches):
-            function(*data[i % len(data)])
-    times = []
-    for _ in range(REPLAYS + 2):
-        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        begin.record()
-        graph.replay()
-        end.record()
-        end.synchronize()
-        times.append(begin.elapsed_time(end) * 1e3 / launches)
-    return statistics.median(times[2:])
+    words = {"stream": stream, "capture_error_mode": "relaxed"}
+    graph = captured(lambda i: function(*data[i % len(data)]), launches, **words)
+    return median_us(graph.replay, REPLAYS, warm_up=2) / launches
 
 
 def swiglu(x):

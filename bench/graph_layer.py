@@ -17,6 +17,7 @@ import sys
 import time
 
 import torch
+from timing import captured, median_us
 
 import tilusvm
 
@@ -180,20 +181,16 @@ def same(what, a, b):
 
 def measure(run, repeats=30, rounds=9):
     """Microseconds on the GPU and of the host for one."""
-    gpu, host = [], []
-    for _ in range(rounds):
-        torch.cuda.synchronize()
-        time.sleep(0.05)
-        start, stop = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        start.record()
+    host = []
+
+    def several():
         begin = time.perf_counter()
         for _ in range(repeats):
             run()
         host.append((time.perf_counter() - begin) / repeats * 1e6)
-        stop.record()
-        stop.synchronize()
-        gpu.append(start.elapsed_time(stop) / repeats * 1e3)
-    return statistics.median(gpu), statistics.median(host)
+
+    torch.cuda.synchronize()
+    return median_us(several, rounds, rest=0.05) / repeats, statistics.median(host)
 
 
 def on_gpu(sizes, early, persistent):
@@ -211,17 +208,15 @@ def on_gpu(sizes, early, persistent):
     run()
     torch.cuda.synchronize()
     same("beside the launches themselves", ours_x, theirs_x)
-    captured = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(captured):
-        run()
+    launches = captured(lambda i: run(), 1)
     for x in (ours_x, theirs_x):
         for name, tensor in fresh(sizes, device, 2).items():
             x[name].copy_(tensor)
     graph()
-    captured.replay()
+    launches.replay()
     torch.cuda.synchronize()
     same("beside torch.cuda.CUDAGraph", ours_x, theirs_x)
-    for name, replay in (("tilusvm.Graph", graph), ("torch.cuda.CUDAGraph", captured.replay), ("launches", run)):
+    for name, replay in (("tilusvm.Graph", graph), ("torch.cuda.CUDAGraph", launches.replay), ("launches", run)):
         gpu, host = measure(replay)
         print(f"early={early} {name:22} {gpu / sizes.layers:8.2f} us a layer, host {host:8.2f} us a replay")
     graph.close()

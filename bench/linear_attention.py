@@ -9,11 +9,10 @@ with the peer's first, or with float64 in python/tests/test_linear.py. Times are
 prompts 8, over buffers larger than three times the L2, the median of replays. Of decoding each tuned size of the
 program has a column."""
 import math
-import statistics
 import sys
-import time
 
 import torch
+from timing import captured, median_us
 
 import tilusvm
 from tilusvm import ops
@@ -31,21 +30,9 @@ def timed(calls, launches=40):
             call()
     torch.cuda.current_stream().wait_stream(side)
     count = max(launches, len(calls))
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for i in range(count):
-            calls[i % len(calls)]()
+    graph = captured(lambda i: calls[i % len(calls)](), count)
     graph.replay()
-    times = []
-    for _ in range(9):
-        time.sleep(0.02)
-        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        begin.record()
-        graph.replay()
-        end.record()
-        torch.cuda.synchronize()
-        times.append(begin.elapsed_time(end) * 1e3 / count)
-    return statistics.median(times)
+    return median_us(graph.replay, 9, rest=0.02) / count
 
 
 def attempt(function):

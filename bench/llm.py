@@ -21,6 +21,7 @@ read once more.
 """
 
 import argparse
+import copy
 import functools
 import json
 import os
@@ -34,27 +35,16 @@ STARTED = time.perf_counter()
 
 import torch
 import transformers
+from llm_shapes import SHAPES, layers_of
+from timing import elapsed_us
 
 from tilusvm import nn, storage
 from tilusvm.transformers import Decoder
 from tilusvm.transformers._cache import ARGUMENT
 
 RATE = 4.65e12  # bytes a second that an H200 reads
-
-_LLAMA = dict(max_position_embeddings=16384, rms_norm_eps=1e-5)
-SHAPES = {
-    "llama-8b": ("llama", dict(_LLAMA, hidden_size=4096, intermediate_size=14336, num_hidden_layers=32,
-                               num_attention_heads=32, num_key_value_heads=8, vocab_size=128256, head_dim=128)),
-    "qwen-32b": ("qwen2", dict(_LLAMA, hidden_size=5120, intermediate_size=27648, num_hidden_layers=64,
-                               num_attention_heads=40, num_key_value_heads=8, vocab_size=152064, head_dim=128)),
-    "qwen3-8b": ("qwen3", dict(_LLAMA, hidden_size=4096, intermediate_size=12288, num_hidden_layers=36,
-                               num_attention_heads=32, num_key_value_heads=8, vocab_size=151936, head_dim=128)),
-    "gemma-9b": ("gemma2", dict(_LLAMA, hidden_size=3584, intermediate_size=14336, num_hidden_layers=42,
-                                num_attention_heads=16, num_key_value_heads=8, vocab_size=256000, head_dim=256,
-                                query_pre_attn_scalar=256)),
-    "llama-70b": ("llama", dict(_LLAMA, hidden_size=8192, intermediate_size=28672, num_hidden_layers=80,
-                                num_attention_heads=64, num_key_value_heads=8, vocab_size=128256, head_dim=128)),
-}  # fmt: skip
+torch._dynamo.config.automatic_dynamic_shapes = False  # each batch is compiled for itself
+torch._dynamo.config.recompile_limit = 64
 
 
 def config_of(shape, layers):
@@ -128,20 +118,13 @@ def decode_us(decoder, prompt, steps=16):
     """Microseconds of a step behind a prompt; what the cache holds does not matter."""
     cache = decoder.cache
     decoder.capture()
-    best = None
+    times = []
     for _ in range(3):
         cache.tokens = prompt
         cache.lengths.fill_(prompt)
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         decoder.step()
-        begin.record()
-        for _ in range(steps):
-            decoder.step()
-        end.record()
-        end.synchronize()
-        took = begin.elapsed_time(end) * 1000 / steps
-        best = took if best is None else min(best, took)
-    return best
+        times.append(elapsed_us(lambda: [decoder.step() for _ in range(steps)]) / steps)
+    return min(times)
 
 
 def first_ms(decoder, prompt, vocabulary):
@@ -177,57 +160,112 @@ def with_shares(row):
     return row
 
 
+def of_layers(found, layers):
+    """What so many layers take, of {number: what that many took}: linear in the two numbers, or the one there is."""
+    (few, less), (many, more) = min(found.items()), max(found.items())
+    return more if many == few else more + (more - less) / (many - few) * (layers - many)
+
+
+def counts_of(shape, options):
+    """The numbers of layers that are measured, the most first, and that of the row."""
+    if options.scaled:
+        return [options.scaled, options.scaled // 3], layers_of(shape)
+    layers = options.layers or layers_of(shape)
+    return [layers], layers
+
+
+def with_layers(row, counts, layers):
+    """The row with the GPU, its layers, and those that were measured where they are others."""
+    row = dict(row, device=torch.cuda.get_device_name(), layers=layers)
+    return dict(row, **({"scaled_from": counts[::-1]} if len(counts) > 1 else {}))
+
+
+def await_turn(options):
+    """Of a process that shares a GPU with others: says that it is ready to measure, and waits for a line."""
+    if options.wait:
+        print("ready", flush=True)
+        sys.stdin.readline()
+
+
 def measure(shape, weights, options):
-    config = config_of(shape, options.layers or options.scaled)
-    model = model_of(config, weights, options.head or weights, options.group)
+    counts, layers = counts_of(shape, options)
+    model = model_of(config_of(shape, counts[0]), weights, options.head or weights, options.group)
     decoder = Decoder(model, 1, options.prompt + 128, cache=options.cache, consume=True)
     row = {"shape": shape, "type": weights, "head": options.head or weights}
-    rows = rows_of(decoder, row, options)
-    if not options.scaled:
-        yield from rows
-        return
-    rows, few, layers = list(rows), options.scaled // 3, SHAPES[shape][1]["num_hidden_layers"]
-    decoder.blocks, decoder.kinds = decoder.blocks[:few], decoder.kinds[:few]
-    for many, less in zip(rows, rows_of(decoder, row, options)):
-        for key in ("decode_us", "weight_bytes", "cache_bytes", "first_ms"):
-            if key in many:
-                many[key] += (many[key] - less[key]) / (options.scaled - few) * (layers - options.scaled)
-        many["scaled_from"], many["layers"] = [few, options.scaled], layers
-        yield with_shares(many)
+    blocks, kinds, found = decoder.blocks, decoder.kinds, {}
+    for count in counts:
+        decoder.blocks, decoder.kinds = blocks[:count], kinds[:count]
+        found[count] = list(rows_of(decoder, row, options))
+    for rows in zip(*found.values()):
+        one = dict(rows[0])
+        for key in {"decode_us", "weight_bytes", "cache_bytes", "first_ms"} & one.keys():
+            one[key] = of_layers({count: row[key] for count, row in zip(found, rows)}, layers)
+        yield with_shares(with_layers(one, counts, layers))
 
 
+class Compiled:
+    """transformers' model as it is: f16, a static cache, a step compiled without Python."""
+
+    def __init__(self, model, batch, prompt, layers):
+        self.model, self.layers, self.batch, self.prompt = model, layers, batch, prompt
+        self.take()
+        config = copy.deepcopy(model.config)
+        if getattr(config, "layer_types", None):  # all caches hold the context: so no window has a count of its own
+            config.layer_types = ["full_attention"] * layers
+        self.cache = transformers.StaticCache(config, max_cache_len=prompt + 128)
+        self.step = torch.compile(model.forward, mode="reduce-overhead", fullgraph=True)
+        self.first(8)
+        self.steps(8)
+
+    def take(self):
+        self.model.config.num_hidden_layers = self.layers
+
+    def first(self, tokens):
+        """Milliseconds of a prompt of so many tokens, up to its token."""
+        self.take()
+        prompt = torch.randint(0, self.model.config.vocab_size, (self.batch, tokens), device="cuda")
+        self.cache.reset()
+        torch.cuda.synchronize()
+        begin = time.perf_counter()
+        logits = self.model(prompt, **{ARGUMENT: self.cache}, logits_to_keep=1).logits
+        logits.argmax(-1)[0, 0].item()
+        return (time.perf_counter() - begin) * 1000
+
+    def steps(self, count):
+        """Microseconds of each of so many steps behind the prompt; what the cache holds does not matter."""
+        self.take()
+        for layer in self.cache.layers:
+            layer.cumulative_length.fill_(self.prompt)
+
+        def several():
+            token = torch.zeros(self.batch, 1, dtype=torch.int64, device="cuda")
+            for turn in range(count):
+                position = torch.full((1, 1), self.prompt + turn, device="cuda")
+                torch.compiler.cudagraph_mark_step_begin()
+                logits = self.step(token, **{ARGUMENT: self.cache}, position_ids=position).logits
+                token = logits[:, -1:].argmax(-1).clone()
+
+        return elapsed_us(several) / count
+
+
+@torch.no_grad()
 def measure_transformers(shape, options):
-    """transformers' model as it is: f16, static cache, compiled without Python in a step."""
-    config = config_of(shape, options.layers)
-    model = model_of(config, "f16", "f16", options.group)
-    step = torch.compile(model.forward, mode="reduce-overhead", fullgraph=True)
-    for batch in options.batches:
-        cache = transformers.StaticCache(config, max_cache_len=options.prompt + 128)
-        prompt = torch.randint(0, config.vocab_size, (batch, options.prompt), device="cuda")
-        with torch.no_grad():
-            times = []
-            for _ in range(3 if batch == 1 else 1):
-                cache.reset()
-                torch.cuda.synchronize()
-                begin = time.perf_counter()
-                token = model(prompt, **{ARGUMENT: cache}, logits_to_keep=1).logits.argmax(-1)
-                token[0, 0].item()
-                times.append((time.perf_counter() - begin) * 1000)
-            for turn in range(40):
-                if turn == 8:
-                    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-                    begin.record()
-                position = torch.full((1, 1), options.prompt + turn, device="cuda")
-                logits = step(token, **{ARGUMENT: cache}, position_ids=position).logits
-                token = logits.argmax(-1).clone()
-            end.record()
-            end.synchronize()
-        took = begin.elapsed_time(end) * 1000 / 32
-        row = {"shape": shape, "type": "transformers f16", "batch": batch, "prompt": options.prompt}
-        row.update(layers=config.num_hidden_layers, decode_us=took, tokens_s=batch * 1e6 / took)
-        if batch == 1:
-            row["first_ms"] = min(times[1:])
-        yield row
+    """A row a batch of transformers' own."""
+    counts, layers = counts_of(shape, options)
+    model = model_of(config_of(shape, counts[0]), "f16", "f16", options.group)
+    made = [[Compiled(model, batch, options.prompt, count) for count in counts] for batch in options.batches]
+    await_turn(options)
+    for of in made:
+        row = {"shape": shape, "type": "transformers f16", "batch": of[0].batch, "prompt": options.prompt}
+        took = {}
+        for one in of:
+            one.steps(8)
+            took[one.layers] = min(one.steps(32) for _ in range(3))
+        row["decode_us"] = of_layers(took, layers)
+        row["tokens_s"] = row["batch"] * 1e6 / row["decode_us"]
+        if row["batch"] == 1:
+            row["first_ms"] = of_layers({o.layers: min(o.first(options.prompt) for _ in range(3)) for o in of}, layers)
+        yield with_layers(row, counts, layers)
 
 
 def start_from(folder, shape, options):
@@ -286,7 +324,8 @@ def main():
     parser.add_argument("--cache", help="type of keys and values; f16 without")
     parser.add_argument("--layers", type=int, help="as many instead of the shape's")
     parser.add_argument("--scaled", type=int, help="measure as many and a third of them, and scale to the shape's")
-    parser.add_argument("--transformers", action="store_true", help="transformers' own, compiled, too (minutes)")
+    parser.add_argument("--transformers", action="store_true", help="transformers' own, compiled, too")
+    parser.add_argument("--wait", action="store_true", help="transformers' own: compile, say ready, wait for a line")
     parser.add_argument("--start", metavar="FOLDER", help="starts instead, of checkpoints that are written there")
     parser.add_argument("--from", dest="source", help="one start of a checkpoint, by --start itself")
     parser.add_argument("--seconds", type=float, default=1e9, help="begin no further case after so many")

@@ -11,12 +11,14 @@ peers. With --scaled N steps of N layers and of a third of them are measured, an
 measured --turns times, in turns; the best counts. lowbit_peers.py says what the peers need. Prints a JSON object a
 line; torch.compile's step is llm.py's, with --transformers."""
 import argparse
+import concurrent.futures
 import json
 import sys
 import time
 
 import llm
 import torch
+from llm_shapes import products_of
 from lowbit_peers import GROUP, Cublas, Humming, Marlin, add_marlin
 
 from tilusvm.transformers import Decoder, Options
@@ -62,8 +64,8 @@ class Ways:
     """Decoders of a model by name, the peers' one with their layers put in when it is asked for."""
 
     def __init__(self, shape, type, options):
-        config = llm.config_of(shape, options.layers or options.scaled)
-        model = llm.model_of(config, type, type, GROUP)
+        begin = time.monotonic()
+        model = llm.model_of(llm.config_of(shape, llm.counts_of(shape, options)[0][0]), type, type, GROUP)
         words = {"batch": 1, "max_tokens": options.prompt + 128}
         self.plain = Decoder(model, **words, options=Options(fuse=False))
         self.fused = Decoder(model, **words, consume=True)
@@ -75,6 +77,11 @@ class Ways:
                     self.layers[name] = exchanged(peer, type, name, self.layers["plain"])
                 except Exception as error:
                     print(f"{shape}, {type}, {name}: {error!r}", file=sys.stderr)
+        for decoder in (self.fused, self.plain):
+            for batch in options.batches:
+                decoder.serve(batch, options.prompt + 128, cache=options.cache)
+                decoder.prepare(1)
+        print(f"{shape}, {type}: made in {time.monotonic() - begin:.1f} s", file=sys.stderr)
 
     def names(self):
         return ["tilusvm", *self.layers]
@@ -98,13 +105,18 @@ class Ways:
             decoder.blocks, decoder.kinds = every
 
 
-def rows_of(shape, type, options):
+def compiled_ahead(cases, batches):
+    """Makes humming's kernels of all cases, many at a time."""
+    with concurrent.futures.ThreadPoolExecutor(len(cases)) as threads:
+        jobs = {case: threads.submit(Humming.compile, case[1], products_of(case[0]), batches) for case in cases}
+    for (shape, type), job in jobs.items():
+        if job.exception():
+            print(f"{shape}, {type}, humming: {job.exception()!r}", file=sys.stderr)
+
+
+def rows_of(ways, shape, type, options):
     """The rows of a shape and type."""
-    begin = time.monotonic()
-    ways = Ways(shape, type, options)
-    print(f"{shape}, {type}: made in {time.monotonic() - begin:.1f} s", file=sys.stderr)
-    every, whole = len(ways.fused.blocks), llm.SHAPES[shape][1]["num_hidden_layers"]
-    counts = [every, every // 3] if options.scaled else [every]
+    counts, layers = llm.counts_of(shape, options)
     for batch in options.batches:
         took = {}
         for name in ways.names() * options.turns:
@@ -115,19 +127,18 @@ def rows_of(shape, type, options):
                 except Exception as error:
                     print(f"{shape}, {type}, {name}, batch {batch}: {error!r}", file=sys.stderr)
         for name, of in took.items():
-            if len(of) < len(counts):
-                continue
-            us, row = of[every], {"shape": shape, "type": type, "linear": name, "batch": batch, "layers": every}
-            if options.scaled:
-                us += (us - of[counts[1]]) / (every - counts[1]) * (whole - every)
-                row.update(layers=whole, scaled_from=counts[::-1])
-            yield {**row, "decode_us": round(us, 1), "tokens_s": round(batch * 1e6 / us, 1)}
+            if len(of) == len(counts):
+                us = llm.of_layers(of, layers)
+                row = {"shape": shape, "type": type, "linear": name, "batch": batch, "prompt": options.prompt}
+                row = llm.with_layers(row, counts, layers)
+                yield {**row, "decode_us": round(us, 1), "tokens_s": round(batch * 1e6 / us, 1)}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--shapes", default="llama-8b", help=", ".join(llm.SHAPES))
     parser.add_argument("--types", default="u4")
+    parser.add_argument("--cases", help="SHAPE:TYPE,... in the place of all shapes with all types")
     parser.add_argument("--batches", default="1,4,16,64", type=lambda text: [int(word) for word in text.split(",")])
     parser.add_argument("--prompt", type=int, default=2048)
     parser.add_argument("--cache", help="type of keys and values; f16 without")
@@ -135,17 +146,25 @@ def main():
     parser.add_argument("--scaled", type=int, help="measure as many and a third of them, and scale to the shape's")
     parser.add_argument("--turns", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=1e9, help="begin no further case after so many")
+    parser.add_argument("--wait", action="store_true", help="make the first case, say ready, wait for a line")
     add_marlin(parser)
     options = parser.parse_args()
     begin = time.monotonic()
-    for shape in options.shapes.split(","):
-        for type in options.types.split(","):
-            if time.monotonic() - begin > options.seconds:
-                print("time is over", file=sys.stderr)
-                return 0
-            for row in rows_of(shape, type, options):
-                print(json.dumps(row), flush=True)
-            torch.cuda.empty_cache()
+    cases = [(shape, type) for shape in options.shapes.split(",") for type in options.types.split(",")]
+    if options.cases:
+        cases = [tuple(case.split(":")) for case in options.cases.split(",")]
+    compiled_ahead(cases, options.batches)
+    for case in cases:
+        if time.monotonic() - begin > options.seconds:
+            print("time is over", file=sys.stderr)
+            return 0
+        ways = Ways(*case, options)
+        if case is cases[0]:
+            llm.await_turn(options)
+        for row in rows_of(ways, *case, options):
+            print(json.dumps(row), flush=True)
+        del ways
+        torch.cuda.empty_cache()
     return 0
 
 

@@ -11,7 +11,7 @@ line. tilusvm is matmul_lowbit as nn.Linear launches it, `early` with its attrib
 the launch before still runs).
 
 humming: the package humming-kernels; it compiles a kernel a shape and number of rows with NVRTC, which takes seconds,
-outside of what is timed. Marlin: its one file, marlin_cuda_kernel.cu, without the cache hint of cp_async4_stream (an
+outside of what is timed. Its humming/_native/*/nvrtc_compile has to be executable, which unzip does not make it. Marlin: its one file, marlin_cuda_kernel.cu, without the cache hint of cp_async4_stream (an
 illegal instruction on sm_90), and behind it
 
     extern "C" int marlin_run(const void *A, const void *B, void *C, void *s, int m, int n, int k, void *ws,
@@ -21,6 +21,7 @@ by nvcc -O3 -std=c++17 -gencode arch=compute_90,code=sm_90 --expt-relaxed-conste
 kernel that vLLM and SGLang have made of it (marlin_mm of gptq_marlin.cuh) takes the same weights: --marlin vllm=FILE.
 Exit status: 0 every point was right, 1 one was not."""
 import argparse
+import concurrent.futures
 import copy
 import ctypes
 import json
@@ -66,6 +67,10 @@ class Ours:
         return self.layer(x)
 
 
+def humming_type(name):
+    return "uint" + name[1:] if name[0] == "u" else "float" + name[1:].replace("_", "")
+
+
 class Humming:
     names = ("humming",)
 
@@ -74,8 +79,8 @@ class Humming:
 
         k, n = codes.shape
         bits = int(name[1])
-        kind = f"uint{bits}" if name[0] == "u" else "float" + name[1:].replace("_", "")
-        layer = HummingLayer(n, k, {"dtype": kind, "group_size": GROUP}, torch_dtype=torch.float16).cuda()
+        words = {"dtype": humming_type(name), "group_size": GROUP}
+        layer = HummingLayer(n, k, words, torch_dtype=torch.float16).cuda()
         shifts = torch.arange(bits, device="cuda", dtype=torch.uint8)
         words = torch.empty(n, k * bits // 32, dtype=torch.int32, device="cuda")
         for i in range(0, n, 1024):  # strings of bits, the lowest of each code first
@@ -85,6 +90,24 @@ class Humming:
         layer.weight.data, layer.weight_scale.data = words, scales.t().contiguous()
         layer.transform()
         self.layer, self.tuned = layer, {}
+
+    @staticmethod
+    def compile(name, sizes, batches):
+        """Makes the kernels of (n, k) in sizes and of so many rows, side by side, which takes seconds each; launch finds
+        them then."""
+        from humming.kernel.humming import HummingKernel
+        from humming.schema import BaseWeightSchema
+        from humming.transform import prepare_layer_config
+        from humming.tune import get_heuristics_config
+
+        words = {"quant_method": "humming", "dtype": humming_type(name), "group_size": GROUP}
+        schema, jobs = BaseWeightSchema.from_config(words), set()
+        for n, k in sizes:
+            config = prepare_layer_config(n, k, schema, torch_dtype=torch.float16)
+            jobs |= {(config.to_str(), json.dumps(get_heuristics_config(config, shape_m=m))) for m in batches}
+        with concurrent.futures.ThreadPoolExecutor(len(jobs)) as threads:
+            for _ in threads.map(lambda job: HummingKernel.prepare_kernels(job[0], None, job[1]), jobs):
+                pass
 
     def copies(self):
         made = copy.copy(self)

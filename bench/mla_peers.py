@@ -9,10 +9,10 @@ medians of replays of CUDA graphs of 20 ms at least, over copies of the cache th
 together, after a pause."""
 import argparse
 import math
-import statistics
 import time
 
 import torch
+from timing import captured, launches_of, median_us
 
 import tilusvm
 
@@ -27,25 +27,13 @@ POINTS += [(64, 8192, 64, 1), (64, 8192, 128, 2), (32, 5000, 128, 4)]
 
 def time_of(launch, copies):
     """Microseconds of one launch."""
-    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-
-    def timed(work):
-        begin.record()
-        work()
-        end.record()
-        end.synchronize()
-        return begin.elapsed_time(end)
-
     for i in range(copies):
         launch(i)
-    launches = max(copies, int(GRAPH_MS / timed(lambda: launch(0))) + 1)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for i in range(launches):
-            launch(i % copies)
+    launches = max(copies, launches_of(GRAPH_MS, lambda: launch(0)))
+    graph = captured(lambda i: launch(i % copies), launches)
     graph.replay()
     time.sleep(REST_S)
-    return statistics.median(timed(graph.replay) for _ in range(REPLAYS)) / launches * 1e3
+    return median_us(graph.replay, REPLAYS) / launches
 
 
 def low_bits(kind, pages):

@@ -10,11 +10,12 @@ After S seconds (100) no further point is begun. On --device cpu, the interprete
 Exit status: 0 every point was right, 1 one was not."""
 import argparse
 import json
-import statistics
 import sys
 import time
 
 import torch
+from timing import captured, median_us
+
 import tilusvm
 
 E2M1 = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0]
@@ -119,19 +120,8 @@ def measure(weights, m, timed):
     if not timed:
         return None, error, TOLERANCE[type_]
     launches = 10 if m > 512 else 40
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for i in range(launches):
-            weights.launch(a, c, i % len(weights.packed), row_scales)
-    times = []
-    for _ in range(7):
-        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        begin.record()
-        graph.replay()
-        end.record()
-        end.synchronize()
-        times.append(begin.elapsed_time(end) * 1000 / launches)
-    return statistics.median(times[1:]), error, TOLERANCE[type_]
+    graph = captured(lambda i: weights.launch(a, c, i % len(weights.packed), row_scales), launches)
+    return median_us(graph.replay, 6, warm_up=1) / launches, error, TOLERANCE[type_]
 
 
 def main():

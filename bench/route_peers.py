@@ -7,12 +7,12 @@ beside four kernels of Triton that do the same, in one run.
 Times are medians of replays of a CUDA graph of 40 launches over as many logits; these are in the L2, as where a product
 has just written them. Results are compared first: those of ours with a sort in float64."""
 
-import statistics
 import sys
 
 import torch
 import triton
 import triton.language as tl
+from timing import captured, median_us
 
 from tilusvm import ops
 
@@ -28,24 +28,14 @@ SHAPES = {  # experts, arguments
 
 
 def measure(function, data):
-    """Microseconds of function(*data[i]), and of the slowest replay; None where it cannot be captured."""
-    stream, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
+    """Microseconds of function(*data[i])."""
+    stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):
         for arguments in data[:3]:
             function(*arguments)
     torch.cuda.synchronize()
-    with torch.cuda.graph(graph, stream=stream):
-        for arguments in data:
-            function(*arguments)
-    times = []
-    for _ in range(REPLAYS + 2):
-        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        begin.record()
-        graph.replay()
-        end.record()
-        end.synchronize()
-        times.append(begin.elapsed_time(end) * 1e3 / len(data))
-    return statistics.median(times[2:])
+    graph = captured(lambda i: function(*data[i]), len(data), stream=stream)
+    return median_us(graph.replay, REPLAYS, warm_up=2) / len(data)
 
 
 def by_torch(logits, bias, top, score="softmax", renormalize=False, scale=1.0, groups=1, top_groups=1):

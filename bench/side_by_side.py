@@ -5,6 +5,7 @@ import statistics
 import time
 
 import torch
+from timing import elapsed_us
 
 WARM_UP = 2
 
@@ -42,12 +43,7 @@ class Job:
             self.graph.capture_end()
 
     def replay(self):
-        start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        start.record()
-        self.graph.replay()
-        stop.record()
-        stop.synchronize()
-        self.times.append(start.elapsed_time(stop) * 1e3 / self.launches)
+        self.times.append(elapsed_us(self.graph.replay) / self.launches)
 
     @property
     def us(self):
