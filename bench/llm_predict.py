@@ -30,6 +30,7 @@ def predicted_us(shape, type, linear, batch, context=2048):
         # compiled: norms and attention of torch, and keys and values that are written once more for each group's heads
         return us + (60 * layers + 8 * cache if linear == "torch.compile" else 0)
     us = weights * (int(type[1]) / 8 + 2 / 128) / RATE * 1e6 + cache + layers * (FIVE_LAUNCHES + size * ROWS[batch])
-    marlin = 70 * size if batch > 16 else 17 + 20 * size
-    beside = {"tilusvm": 0, "plain": PLAIN[batch], "humming": 16 + 10 * size, "marlin": marlin}
+    beside = {"tilusvm": 0, "plain": PLAIN[batch], "humming": 16 + 10 * size}
+    beside["marlin"] = 70 * size if batch > 16 else 17 + 20 * size
+    beside["vllm"] = 88 * size if batch > 16 else 11 + 20 * size  # what vLLM made of Marlin
     return us + layers * beside[linear] if linear in beside else None

@@ -5,8 +5,8 @@
     llm_table.py --rows rows.json >llm_h100.txt
 
 --measure runs bench/llm_peers.py, a process a GPU for a share of the cases, and bench/llm.py --transformers, a process
-for each shape and batch; they are made side by side, and those of a GPU then measured one at a time. Rows are written as
-they come, so that a run that was cut off leaves a part of the table; a second run with --append adds to them, and of
+for each shape and batch; they are made side by side, and those of a GPU then measured one at a time. Rows are written
+as they come, so that a run that was cut off leaves a part of the table; a second run with --append adds to them, and of
 points that were measured again the least counts. What the processes say besides is in the file of the rows with .log
 behind it. Without --measure the rows are drawn, each time with what bench/llm_predict.py predicted of it."""
 import argparse
@@ -25,7 +25,7 @@ from llm_shapes import SHAPES
 
 HERE = pathlib.Path(__file__).resolve().parent
 ORDER = ("u4", "u8", "u3")  # of widths: what is measured first is there where the time ends early
-LINES = {"tilusvm": "ours", "plain": "ours, plain"}  # of ways of bench/llm_peers.py; the others have their own names
+LINES = {"tilusvm": "ours", "plain": "ours, plain", "marlin": "Marlin", "vllm": "vLLM's Marlin"}
 F16 = {"cublas": "cuBLAS, f16", "torch.compile": "torch.compile, f16"}  # without a width of their own
 
 HEAD = """\
@@ -33,8 +33,8 @@ HEAD = """\
 # values of 16 bits, a step replayed from a CUDA graph.{scaled}
 # ours: bench/llm.py's Decoder; the others are the same Decoder with their products, norms, sums, activation and append
 # in launches of their own, as in `ours, plain`; torch.compile: transformers' own model. Each column: measured, in
-# brackets what bench/llm_predict.py predicted, and ours of that line's width (of f16: u4) as a part of the line. A dash:
-# not measured. Made by bench/llm_table.py.
+# brackets what bench/llm_predict.py predicted, and ours of that line's width (of f16: u4) as a part of the line. A
+# dash: not measured. Made by bench/llm_table.py.
 """
 SCALED = "\n# Steps of {} and of {} layers were measured, the head in both; a model is on the line through the two."
 

@@ -11,14 +11,16 @@ line. tilusvm is matmul_lowbit as nn.Linear launches it, `early` with its attrib
 the launch before still runs).
 
 humming: the package humming-kernels; it compiles a kernel a shape and number of rows with NVRTC, which takes seconds,
-outside of what is timed. Its humming/_native/*/nvrtc_compile has to be executable, which unzip does not make it. Marlin: its one file, marlin_cuda_kernel.cu, without the cache hint of cp_async4_stream (an
-illegal instruction on sm_90), and behind it
+outside of what is timed. Its humming/_native/*/nvrtc_compile has to be executable, which unzip does not make it.
+Marlin: its one file, marlin_cuda_kernel.cu, without the cache hint of cp_async4_stream (an illegal instruction on
+sm_90), and behind it
 
     extern "C" int marlin_run(const void *A, const void *B, void *C, void *s, int m, int n, int k, void *ws,
                               cudaStream_t st) { return marlin_cuda(A, B, C, s, m, n, k, ws, 128, 0, st); }
 
 by nvcc -O3 -std=c++17 -gencode arch=compute_90,code=sm_90 --expt-relaxed-constexpr -Xcompiler -fPIC -shared. The
-kernel that vLLM and SGLang have made of it (marlin_mm of gptq_marlin.cuh) takes the same weights: --marlin vllm=FILE.
+kernel that vLLM and SGLang have made of it (marlin_mm of gptq_marlin.cuh, kU4B8, with room for sums, 132 x 64 x 256
+floats) takes the same weights: --marlin vllm=FILE; of 8 bits (kU8B128) by marlin_run_u8.
 Exit status: 0 every point was right, 1 one was not."""
 import argparse
 import concurrent.futures
@@ -93,8 +95,7 @@ class Humming:
 
     @staticmethod
     def compile(name, sizes, batches):
-        """Makes the kernels of (n, k) in sizes and of so many rows, side by side, which takes seconds each; launch finds
-        them then."""
+        """Makes the kernels of (n, k) in sizes and of so many rows, side by side, for launch to find them."""
         from humming.kernel.humming import HummingKernel
         from humming.schema import BaseWeightSchema
         from humming.transform import prepare_layer_config
@@ -125,27 +126,31 @@ class Humming:
 
 class Marlin:
     libraries = {}  # by the names that --marlin gives them
+    functions = {"u4": "marlin_run", "u8": "marlin_run_u8"}
     names = libraries.keys()
 
     def __init__(self, name, codes, scales):
         k, n = codes.shape
-        if name != "u4" or n % 256 or not self.libraries:
-            raise NotImplementedError("u4 and multiples of 256 columns")
+        if name not in self.functions or n % 256 or not self.libraries:
+            raise NotImplementedError("u4 and u8, and multiples of 256 columns")
+        bits = int(name[1])
+        count = 32 // bits  # codes of a word; those of one register of an mma apart
         lane, half, pair = torch.arange(32), torch.arange(2), torch.tensor([0, 1, 8, 9])
         rows = 2 * (lane % 4)[:, None, None] + pair  # of a fragment of 16 x 16, a lane's
         once = 16 * rows + (lane // 4)[:, None, None] + 8 * half[None, :, None]
-        order = (once.reshape(32, 1, 8) + 256 * torch.arange(4)[None, :, None])[..., [0, 2, 4, 6, 1, 3, 5, 7]].flatten()
+        order = once.reshape(32, 1, 8) + 256 * torch.arange(4)[None, :, None]
+        order = order.reshape(-1, count)[:, [*range(0, count, 2), *range(1, count, 2)]].flatten()
         tiles = codes.view(k // 16, 16, n // 16, 16).transpose(1, 2).reshape(k // 16, n * 16)
-        tiles = tiles.reshape(-1, order.numel())[:, order.cuda()].reshape(k // 16, n * 2, 8)
-        shifts = 4 * torch.arange(8, device="cuda")
-        words = torch.empty(k // 16, n * 2, dtype=torch.int64, device="cuda")
+        tiles = tiles.reshape(-1, order.numel())[:, order.cuda()].reshape(k // 16, n * 16 // count, count)
+        shifts = bits * torch.arange(count, device="cuda")
+        words = torch.empty(k // 16, n * 16 // count, dtype=torch.int64, device="cuda")
         for i in range(0, k // 16, 64):
             words[i : i + 64] = (tiles[i : i + 64].long() << shifts).sum(-1)
         self.words = torch.where(words >= 2**31, words - 2**32, words).int()
         columns = (torch.arange(8)[:, None] + 8 * torch.arange(8)).flatten()
         self.scales = scales.reshape(-1, 64)[:, columns.cuda()].reshape(scales.shape).contiguous()
         self.locks = torch.zeros(n // 128 * 16, dtype=torch.int32, device="cuda")
-        self.n, self.k = n, k
+        self.n, self.k, self.function = n, k, self.functions[name]
 
     def copies(self):
         made = copy.copy(self)
@@ -156,8 +161,9 @@ class Marlin:
         pointers = [ctypes.c_void_p(t.data_ptr()) for t in (x, self.words, out, self.scales)]
         sizes = [ctypes.c_int(size) for size in (x.shape[0], self.n, self.k)]
         stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
-        if self.libraries[mode].marlin_run(*pointers, *sizes, ctypes.c_void_p(self.locks.data_ptr()), stream):
-            raise RuntimeError("marlin_run refused")
+        run = getattr(self.libraries[mode], self.function)
+        if run(*pointers, *sizes, ctypes.c_void_p(self.locks.data_ptr()), stream):
+            raise RuntimeError(f"{self.function} refused")
         return out
 
 
