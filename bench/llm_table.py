@@ -90,31 +90,38 @@ class Run:
     def say(self, line):
         print(f"{time.monotonic() - self.begin:6.1f} {line}", file=self.logs, flush=True)
 
-    def commands(self):
-        """Of each GPU, the transformers' first: they are short."""
+    def commands(self, gpu):
+        """What runs on a GPU: side by side until it measures, the transformers' first, as they are short; and behind
+        all of that, whole models, which take much memory."""
         o = self.options
-        common = ["--prompt", str(o.prompt), "--scaled", str(o.scaled)]
         cases = [f"{shape}:{type}" for type in o.types for shape in o.shapes]
         steps = [(shape, batch) for batch in o.batches for shape in o.shapes if not o.no_transformers]
-        for gpu in range(o.gpus):
-            words = []
-            for shape, batch in steps[gpu :: o.gpus]:
-                one = ["llm.py", "--transformers", "--types", "", "--shapes", shape, "--batches", str(batch)]
-                words.append(one + common)
-            if cases[gpu :: o.gpus]:
-                peers = ["llm_peers.py", "--cases", ",".join(cases[gpu :: o.gpus]), "--turns", str(o.turns)]
-                peers += ["--batches", ",".join(map(str, o.batches))]
-                words.append(peers + [word for library in o.marlin for word in ("--marlin", library)] + common)
-            yield gpu, [[str(HERE / script), *rest] for script, *rest in words]
+        scaled, peers = ["--scaled", str(o.scaled)], ["llm_peers.py", "--turns", str(o.turns)]
+        peers += ["--batches", ",".join(map(str, o.batches))]
+        peers += [word for library in o.marlin for word in ("--marlin", library)]
+        made = [
+            ["llm.py", "--transformers", "--types", "", "--shapes", shape, "--batches", str(batch), *scaled]
+            for shape, batch in steps[gpu :: o.gpus]
+        ]
+        made += [[*peers, "--cases", ",".join(of), *scaled] for of in [cases[gpu :: o.gpus]] if of]
+        late = [[*peers, "--cases", ",".join(of)] for of in [o.whole[gpu :: o.gpus]] if of]
+        return tuple(
+            [[str(HERE / script), *rest, "--prompt", str(o.prompt)] for script, *rest in of] for of in (made, late)
+        )
 
-    def turns(self, children):
+    def turns(self, gpu):
         """Those of one GPU, one after the other when all are ready, or when so much time is over."""
+        made, late = self.commands(gpu)
+        children = [Child(gpu, words, self) for words in made]
         for child in children:
             child.ready.wait(max(self.begin + self.options.make - time.monotonic(), 0))
-        self.say(f"{sum(child.ready.is_set() for child in children)} of {len(children)} are ready")
+        self.say(f"GPU {gpu}: {sum(child.ready.is_set() for child in children)} of {len(children)} are ready")
         for child in children:
             last = child is children[-1]
             child.measure(self.until if last else min(self.until, time.monotonic() + 30))
+        for words in late:
+            if time.monotonic() < self.until:
+                Child(gpu, words, self).measure(self.until)
 
     def write(self):
         while (line := self.rows.get()) is not None:
@@ -123,8 +130,7 @@ class Run:
     def measure(self):
         writer = threading.Thread(target=self.write)
         writer.start()
-        children = [[Child(gpu, words, self) for words in of] for gpu, of in self.commands()]
-        threads = [threading.Thread(target=self.turns, args=(of,)) for of in children]
+        threads = [threading.Thread(target=self.turns, args=(gpu,)) for gpu in range(self.options.gpus)]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -133,20 +139,25 @@ class Run:
         writer.join()
 
 
+ALL = ", all layers"  # behind the shape of what was not scaled, where other rows are
+
+
 class Table:
     """The least us of each point, (shape, type, linear, batch); f16 has None for a type."""
 
     def __init__(self, rows):
         self.us, self.rows = {}, rows
+        self.scaled = {tuple(row["scaled_from"]) for row in rows if "scaled_from" in row}
         for row in rows:
             linear = row.get("linear", "torch.compile")
-            point = row["shape"], None if linear in F16 else row["type"], linear, row["batch"]
+            shape = row["shape"] + (ALL if self.scaled and "scaled_from" not in row else "")
+            point = shape, None if linear in F16 else row["type"], linear, row["batch"]
             self.us[point] = min(row["decode_us"], self.us.get(point, math.inf))
         self.batches = sorted({point[3] for point in self.us})
 
     def predicted(self, point):
         shape, type, linear, batch = point
-        return predicted_us(shape, type, linear, batch)
+        return predicted_us(shape.removesuffix(ALL), type, linear, batch)
 
     def ours(self, point):
         """Of the same width, f16 beside u4; None for ours itself."""
@@ -162,7 +173,8 @@ class Table:
         return f"{us:8.0f} {f'({predicted:.0f})' if predicted else '':>8} {part:>4}"
 
     def lines(self):
-        for shape in (shape for shape in SHAPES if any(point[0] == shape for point in self.us)):
+        there = {point[0] for point in self.us}
+        for shape in (name for ending in ("", ALL) for name in (shape + ending for shape in SHAPES) if name in there):
             yield f"{shape:20}" + "".join(f"{f'batch {batch}':>22}" for batch in self.batches)
             kinds = dict.fromkeys((point[1], point[2]) for point in self.us if point[0] == shape)
             for type, linear in sorted(kinds, key=lambda kind: (kind[0] is None, kind[0] or "")):
@@ -183,8 +195,7 @@ class Table:
 
     def text(self):
         devices = sorted({row["device"] for row in self.rows})
-        froms = {tuple(row.get("scaled_from", ())) for row in self.rows}
-        scaled = "".join(SCALED.format(*of) if of else "\n# All layers were measured." for of in sorted(froms))
+        scaled = "".join(SCALED.format(*of) for of in sorted(self.scaled))
         head = HEAD.format(device=" or ".join(devices), prompt=self.rows[0].get("prompt"), scaled=scaled)
         return head + "\n".join(line.rstrip() for line in [*self.lines(), "", *self.summary()])
 
@@ -211,6 +222,7 @@ def main():
     parser.add_argument("--batches", type=lambda text: [int(word) for word in text.split(",")], default=[1, 4, 16, 64])
     parser.add_argument("--prompt", type=int, default=2048)
     parser.add_argument("--scaled", type=int, default=6, help="of the steps, which bench/llm.py tells of")
+    parser.add_argument("--whole", type=words_of, default=[], help="SHAPE:TYPE,... to measure with all layers, too")
     parser.add_argument("--turns", type=int, default=2)
     parser.add_argument("--no-transformers", action="store_true", help="without torch.compile")
     parser.add_argument("--marlin", action="append", default=[], help="as bench/lowbit_peers.py takes it")
