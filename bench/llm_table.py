@@ -24,13 +24,13 @@ from llm_predict import predicted_us
 from llm_shapes import SHAPES
 
 HERE = pathlib.Path(__file__).resolve().parent
-ORDER = ("u4", "u8", "u3")  # of widths: what is measured first is there where the time ends early
 LINES = {"tilusvm": "ours", "plain": "ours, plain", "marlin": "Marlin", "vllm": "vLLM's Marlin"}
 F16 = {"cublas": "cuBLAS, f16", "torch.compile": "torch.compile, f16"}  # without a width of their own
 
 HEAD = """\
-# Steps of language models, us, on one {device}: {prompt} tokens of context, random weights in groups of 128, keys and
-# values of 16 bits, a step replayed from a CUDA graph.{scaled}
+# Steps of language models, us, on one {device}:
+# {prompt} tokens of context, random weights in groups of 128, keys and values of 16 bits, a step replayed from a CUDA
+# graph.{scaled}
 # ours: bench/llm.py's Decoder; the others are the same Decoder with their products, norms, sums, activation and append
 # in launches of their own, as in `ours, plain`; torch.compile: transformers' own model. Each column: measured, in
 # brackets what bench/llm_predict.py predicted, and ours of that line's width (of f16: u4) as a part of the line. A
@@ -95,13 +95,14 @@ class Run:
         all of that, whole models, which take much memory."""
         o = self.options
         cases = [f"{shape}:{type}" for type in o.types for shape in o.shapes]
-        steps = [(shape, batch) for batch in o.batches for shape in o.shapes if not o.no_transformers]
+        steps = [f"{shape}:{batch}" for batch in reversed(o.batches) for shape in o.shapes]  # the largest apart
+        steps = steps if o.compiled is None else o.compiled
         scaled, peers = ["--scaled", str(o.scaled)], ["llm_peers.py", "--turns", str(o.turns)]
         peers += ["--batches", ",".join(map(str, o.batches))]
         peers += [word for library in o.marlin for word in ("--marlin", library)]
         made = [
-            ["llm.py", "--transformers", "--types", "", "--shapes", shape, "--batches", str(batch), *scaled]
-            for shape, batch in steps[gpu :: o.gpus]
+            ["llm.py", "--transformers", "--types", "", "--shapes", shape, "--batches", batch, *scaled]
+            for shape, batch in (step.split(":") for step in steps[gpu :: o.gpus])
         ]
         made += [[*peers, "--cases", ",".join(of), *scaled] for of in [cases[gpu :: o.gpus]] if of]
         late = [[*peers, "--cases", ",".join(of)] for of in [o.whole[gpu :: o.gpus]] if of]
@@ -206,7 +207,7 @@ def spread_of(numbers):
 
 
 def words_of(text):
-    return text.split(",")
+    return [word for word in text.split(",") if word]
 
 
 def main():
@@ -217,14 +218,14 @@ def main():
     parser.add_argument("--gpus", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=1e9, help="end what still runs after so many")
     parser.add_argument("--make", type=float, default=120, help="seconds, then no process is waited for")
-    parser.add_argument("--shapes", type=words_of, default=words_of("llama-8b,qwen-32b,qwen3-8b,gemma-9b,llama-70b"))
-    parser.add_argument("--types", type=words_of, default=list(ORDER))
+    parser.add_argument("--shapes", type=words_of, default=words_of("llama-8b,qwen-32b,gemma-9b,llama-70b,qwen3-8b"))
+    parser.add_argument("--types", type=words_of, default=words_of("u4,u8,u3"), help="in the order of measuring")
     parser.add_argument("--batches", type=lambda text: [int(word) for word in text.split(",")], default=[1, 4, 16, 64])
     parser.add_argument("--prompt", type=int, default=2048)
     parser.add_argument("--scaled", type=int, default=6, help="of the steps, which bench/llm.py tells of")
     parser.add_argument("--whole", type=words_of, default=[], help="SHAPE:TYPE,... to measure with all layers, too")
     parser.add_argument("--turns", type=int, default=2)
-    parser.add_argument("--no-transformers", action="store_true", help="without torch.compile")
+    parser.add_argument("--compiled", type=words_of, help="SHAPE:BATCH,... of torch.compile; all without")
     parser.add_argument("--marlin", action="append", default=[], help="as bench/lowbit_peers.py takes it")
     options = parser.parse_args()
     if options.measure:

@@ -131,8 +131,8 @@ class Marlin:
 
     def __init__(self, name, codes, scales):
         k, n = codes.shape
-        if name not in self.functions or n % 256 or not self.libraries:
-            raise NotImplementedError("u4 and u8, and multiples of 256 columns")
+        if name not in self.functions or n % 64 or not self.libraries:
+            raise NotImplementedError("u4 and u8, and multiples of 64 columns (of Marlin itself 256)")
         bits = int(name[1])
         count = 32 // bits  # codes of a word; those of one register of an mma apart
         lane, half, pair = torch.arange(32), torch.arange(2), torch.tensor([0, 1, 8, 9])
