@@ -2,7 +2,6 @@
 #include "runtime.h"
 #include "signature.h"
 #include "vbc.h"
-#include "view.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -249,45 +248,6 @@ tvm_status tvm_param(const tvm_kernel *function, size_t index, tvm_param_info *i
                              .rank = tensor ? slot->rank : 0,
                              .shape = shape};
     return tvm_context_finish(function->code->context, TVM_OK, &diags);
-}
-
-/* Has the instruction the memory of a parameter for an operand? Of those that write to global memory only
- * targets have.
- */
-static bool has_operand_in(const tvm_ir_kernel *kernel, const tvm_insn *insn, uint32_t param) {
-    for (uint32_t i = 0; i < insn->count; i++) {
-        const tvm_operand *operand = &kernel->operands[insn->first + i];
-        if (operand->kind == TVM_OPERAND_SLOT && kernel->slots[operand->value].kind == TVM_SLOT_GLOBAL &&
-            tvm_view_root(kernel, operand->value) == param)
-            return true;
-    }
-    return false;
-}
-
-/* Of a kernel, in the order of its text: what comes before its last wait-dependency may come early. */
-static unsigned accesses_of(const tvm_ir_kernel *kernel, uint32_t param) {
-    unsigned found = 0, early = 0;
-    for (uint32_t i = 0; i < kernel->insn_count; i++) {
-        unsigned effects = tvm_op(kernel->insns[i].op)->effects, kinds = 0;
-        if (effects & TVM_EFFECT_LAST_LAUNCH) early = found;
-        if (!(effects & (TVM_EFFECT_READ_GLOBAL | TVM_EFFECT_WRITE_GLOBAL))) continue;
-        if (!has_operand_in(kernel, &kernel->insns[i], param)) continue;
-        if (effects & TVM_EFFECT_READ_GLOBAL) kinds |= TVM_PARAM_READ;
-        if (effects & TVM_EFFECT_WRITE_GLOBAL) kinds |= TVM_PARAM_WRITTEN;
-        if (kinds & TVM_PARAM_READ && !(found & TVM_PARAM_WRITTEN)) kinds |= TVM_PARAM_READ_FIRST;
-        found |= kinds;
-    }
-    if (early & TVM_PARAM_READ) found |= TVM_PARAM_READ_EARLY;
-    if (early & TVM_PARAM_WRITTEN) found |= TVM_PARAM_WRITTEN_EARLY;
-    return found;
-}
-
-unsigned tvm_param_accesses(const tvm_kernel *function, uint32_t param) {
-    if (!function->entry) return accesses_of(function->kernel, param);
-    unsigned found = 0;
-    for (uint32_t i = 0; i < function->entry->case_count; i++)
-        found |= accesses_of(&function->code->program->kernels[function->entry->cases[i].kernel], param);
-    return found;
 }
 
 int tvm_param_written(const tvm_kernel *function, size_t index) {

@@ -98,8 +98,8 @@ enum {
     TVM_PARAM_READ = 1,
     TVM_PARAM_WRITTEN = 2,
     TVM_PARAM_READ_FIRST = 4,    /* by an instruction that stands before all that write it */
-    TVM_PARAM_READ_EARLY = 8,    /* by one that stands before a wait-dependency */
-    TVM_PARAM_WRITTEN_EARLY = 16 /* the same */
+    TVM_PARAM_READ_EARLY = 8,    /* by one that may come before wait-dependency, not through a settled view */
+    TVM_PARAM_WRITTEN_EARLY = 16 /* by one that may come before it */
 };
 unsigned tvm_param_accesses(const tvm_kernel *function, uint32_t param);
 
