@@ -330,6 +330,31 @@ START_TEST(an_order_that_the_caller_gives_is_one) {
 }
 END_TEST
 
+/* y or what an earlier launch writes, read early through a settled view. */
+static tvm_status launch_settled(const char *name) {
+    assert_ok(tensor("x", TVM_GRAPH_INPUT, x, N));
+    if (!strcmp(name, "y")) assert_ok(tensor("y", TVM_GRAPH_INPUT, y, N));
+    assert_ok(tensor("t", TVM_GRAPH_TEMPORARY, NULL, N));
+    assert_ok(tensor("z", TVM_GRAPH_OUTPUT, z, N));
+    assert_ok(ADD_LAUNCH(graph, "first", kernel("scale"), INTEGER(N), REAL(2), NAMED("x"), NAMED("t")));
+    assert_ok(
+        ADD_LAUNCH(graph, "second", kernel("settled"), INTEGER(N), NAMED(name), NAMED("t"), NAMED("z")));
+    assert_ok(tvm_graph_finish(graph));
+    assert_ok(tvm_set_sanitizer(context, TVM_SANITIZE_TEXT));
+    return tvm_graph_launch(graph, NULL);
+}
+
+START_TEST(a_settled_view_of_what_no_launch_writes) {
+    assert_ok(launch_settled("y"));
+    for (int i = 0; i < N; i++) ck_assert_float_eq(z[i], y[i] + 2 * x[i]);
+}
+END_TEST
+
+START_TEST(a_settled_view_against_the_promise) {
+    assert_refused(launch_settled("t"), TVM_SANITIZER, "the launch of 'scale' before it writes it");
+}
+END_TEST
+
 START_TEST(failures_name_the_launch) {
     const tvm_limits limits = {.blocks = 2};
     make_diamond();
@@ -495,6 +520,8 @@ int main(void) {
     tcase_add_test(tests, an_output_is_wholly_written);
     tcase_add_test(tests, launches_that_meet_in_memory_are_ordered);
     tcase_add_test(tests, an_order_that_the_caller_gives_is_one);
+    tcase_add_test(tests, a_settled_view_of_what_no_launch_writes);
+    tcase_add_test(tests, a_settled_view_against_the_promise);
     tcase_add_test(tests, failures_name_the_launch);
     tcase_add_test(tests, random_graphs_are_ordered_and_share_memory);
     tcase_add_test(tests, threads_share_a_graph);

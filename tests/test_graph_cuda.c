@@ -257,8 +257,8 @@ START_TEST(early_launches_overlap_where_they_may) {
 }
 END_TEST
 
-/* A promise that what is read early is settled makes the launch early, though another one writes the tensor; a
- * wait-dependency that not all blocks come to keeps nothing behind it from being early. */
+/* A promise that what is read early is settled makes the launch early, though another one writes the tensor;
+ * a wait-dependency that not all blocks come to keeps nothing behind it from being early. */
 START_TEST(early_launches_may_read_what_is_settled) {
     assert_ok(open_all());
     make_early(TVM_GRAPH_TEMPORARY, "settled");
