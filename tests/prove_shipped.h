@@ -21,7 +21,7 @@ static const shipped_program programs[] = {
     {"bucket.vasm", NULL, 9, 9, 9},
     {"attention.vasm", NULL, 6, 6, 0},
     {"attention_backward.vasm", NULL, 20, 20, 0},
-    {"attention_decode.vasm", NULL, 6, 1, 3},
+    {"attention_decode.vasm", NULL, 8, 3, 3},
     {"attention_merge.vasm", NULL, 6, 6, 0},
     {"combine.vasm", NULL, 2, 2, 0},
     {"causal_conv.vasm", NULL, 2, 2, 0},

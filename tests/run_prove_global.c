@@ -443,7 +443,7 @@ static const shipped_program programs[] = {
     {"argmax.vasm", 5, 5, 0, 0},
     {"attention.vasm", 24, 0, 0, 0},
     {"attention_backward.vasm", 20, 0, 0, 0},
-    {"attention_decode.vasm", 7, 0, 7, 0},
+    {"attention_decode.vasm", 9, 0, 9, 0},
     {"attention_merge.vasm", 6, 6, 0, 0},
     {"combine.vasm", 2, 2, 0, 1},
     {"causal_conv.vasm", 2, 0, 0, 0},

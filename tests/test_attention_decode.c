@@ -57,6 +57,19 @@ START_TEST(attention_of_any_shape) {
     for (unsigned multiprocessors = 1; multiprocessors <= 4; multiprocessors += 3)
         attends(&form, shape, multiprocessors, multiprocessors == 4 ? 90 : 80);
     attends_by("attention_decode_cluster8", &form, shape, 1, 90);
+    attends_by(_i % 2 ? "attention_decode_cluster4" : "attention_decode_cluster2", &form, shape, 1, 90);
+}
+END_TEST
+
+/* A block's part has more units than there are stages. */
+START_TEST(attention_of_a_cluster_in_turns) {
+    static const decode_form in_turns[] = {
+        {.a = "f16", .page = 16, .early = true},
+        {.a = "bf16", .page = 64, .lse = true},
+        {.a = "f16", .k = "u4", .v = "u4", .d = 64, .page = 128, .early = true}};
+    static const decode_shape of[] = {
+        {1, 2, 2, 1, 0, {1100}}, {1, 1, 2, 1, 900, {1203}}, {1, 1, 2, 1, 0, {2500}}};
+    attends_by("attention_decode_cluster2", &in_turns[_i], &of[_i], 1, 90);
 }
 END_TEST
 
@@ -418,6 +431,7 @@ int main(void) {
     TCase *tests = tcase_create("attention_decode");
     TCase *refused = tcase_create("refused");
     tcase_add_loop_test(tests, attention_of_any_shape, 0, SHAPES);
+    tcase_add_loop_test(tests, attention_of_a_cluster_in_turns, 0, 3);
     tcase_add_loop_test(tests, attention_to_any_types, 0, FORMS);
     tcase_add_test(tests, the_rows_hold_every_pair);
     tcase_add_loop_test(tests, attention_with_every_pair_of_choices, 0, DECODE_ROWS);

@@ -77,7 +77,8 @@ static bool stays_inside(decode_run *r, const char *kernel) {
 static bool run_shape(suite *s, const gpu_test *test, const decode_shape *shape) {
     static const char *const kernels[] = {"attention_decode",          "attention_decode_bulk8",
                                           "attention_decode_bulk4",    "attention_decode_columns8",
-                                          "attention_decode_cluster8", "attention_decode_heads8"};
+                                          "attention_decode_cluster8", "attention_decode_cluster4",
+                                          "attention_decode_cluster2", "attention_decode_heads8"};
     decode_run r;
     bool good = decode_open(&r, s->gpu, s->programs, test->data, shape);
     for (size_t i = 0; good && i < sizeof kernels / sizeof *kernels; i++) {
