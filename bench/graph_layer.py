@@ -39,7 +39,8 @@ class Weights:
         shape = program.pack.param_shape("p", k=k, n=n)
         self.k, self.n = k, n
         self.packed = torch.randint(0, 256, shape, dtype=torch.uint8, device=device)
-        self.scales = torch.full((k // GROUP, n), 0.02, dtype=torch.float16, device=device)
+        # of both signs, as codes are not: sums of all of one sign leave f16 behind two products
+        self.scales = torch.randn(k // GROUP, n, dtype=torch.float16, device=device) / (9 * k**0.5)
 
 
 class Layer:
@@ -196,6 +197,7 @@ def measure(run, repeats=30, rounds=9):
 def on_gpu(sizes, early, persistent):
     device = "cuda"
     programs = programs_of(early, persistent)
+    torch.manual_seed(4)
     layers = [Layer(sizes, programs, device) for _ in range(sizes.layers)]
     inputs = inputs_of(sizes, device)
     ours_x, theirs_x = fresh(sizes, device, 1), fresh(sizes, device, 1)
