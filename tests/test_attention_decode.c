@@ -267,7 +267,8 @@ static const struct {
     {"KTYPE=u4", 1, 2048, "cluster8"},    {"KTYPE=u4", 1, 65536, "bulk8"},
     {"KTYPE=u4", 64, 4096, "heads8"},     {"KTYPE=u2", 64, 8192, "heads8"},
     {"ATYPE=f16", 2, 2048, "cluster4"},   {"ATYPE=f16", 1, 5008, "cluster8"},
-    {"KTYPE=u4", 2, 2048, "cluster4"},    {"KTYPE=u4", 4, 2048, "cluster2"},
+    {"KTYPE=u4", 2, 2048, "cluster4"},    {"KTYPE=u4", 4, 2048, "bulk8"},
+    {"KTYPE=u4", 4, 1136, "cluster2"},    {"KTYPE=u4", 2, 5136, "bulk8"},
 };
 enum { CHOICES = sizeof choices / sizeof *choices };
 

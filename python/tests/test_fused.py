@@ -341,14 +341,18 @@ def exact_of(model, family, ids):
 def test_logits_of_a_decoder(family, cache, dtype, device):
     from tilusvm.transformers import Options
 
-    ids, _ = padded(tokens_of(7, 7), device)
+    prompts = [padded(tokens_of(7, 7, seed=seed), device)[0] for seed in range(4 if cache else 1)]
     model, Decoder = decoder_of(family, device, dtype)
-    exact, errors = exact_of(model, family, ids), []
+    exact, errors = [exact_of(model, family, ids) for ids in prompts], []
     for fuse in (True, False):
-        options = Options(fuse=fuse, addends=True)
+        options, found = Options(fuse=fuse, addends=True), []
         decoder = Decoder(decoder_of(family, device, dtype)[0], 2, 32, page=16, cache=cache, options=options)
-        found = decoder.forward(ids[:, :5]), decoder.forward(ids[:, 5:])  # few rows each
-        errors.append([apart(logits, exact[:, at].double()) for logits, at in zip(found, (4, 6))])
+        for ids in prompts:  # few rows each; of codes of a cache single prompts say little
+            decoder.cache.reset()
+            found.append(torch.stack([decoder.forward(ids[:, :5]), decoder.forward(ids[:, 5:])]))
+        wanted = [logits[:, at].double() for logits in exact for at in (4, 6)]
+        found = torch.stack(found).flatten(0, 1)
+        errors.append([apart(found[at::2], torch.stack(wanted[at::2])) for at in (0, 1)])
         assert decoder.fuses == fuse
     for fused, plain in zip(*errors):
         assert fused <= 1.5 * plain + 1e-3
