@@ -76,6 +76,7 @@ PROGRAMS = {
         "ATYPE=bf16 GROUP=64 ZEROS=true BIAS=true EARLY=true",
         "EXPERTS=true",
         "GROUP=16 OTYPE=f32",
+        "POSTNORM=true",
     ],
     "matmul_lowbit_u3": [""],
     "matmul_lowbit_u8": [""],
@@ -91,6 +92,7 @@ PROGRAMS = {
     ],
     "matmul_scaled": [
         "",
+        "BY_GROUP=true",
         "GROUP=0 BIAS=true",
         "GROUP=32",
         "T=i8",
@@ -104,7 +106,7 @@ PROGRAMS = {
     "mla_append": ["NORM=true TURNS=true", "LTYPE=u4 TURNS=true"],
     "mla_decode": ["", "SPARSE=true", "LTYPE=f8_e4m3", "LTYPE=f8_e4m3 SPARSE=true", "LTYPE=i8", "LTYPE=u4"],
     "probabilities": ["", "T=f32 TOPK=64"],
-    "qkv_lowbit": [""],
+    "qkv_lowbit": ["", "KTYPE=u4 VTYPE=u4", "HEADS_NORM=true"],
     "quantize_rows": [
         "",
         "OTYPE=f8_e4m3 GROUP=128",
