@@ -1,6 +1,7 @@
 """Scales of 8 bits beside halves: f8_e4m3 (NVFP4) and e8m0 (MXFP4), which matmul_lowbit takes as they are (STYPE).
 
-e8m0, a power of two, is uint8 here, the bits of torch.float8_e8m0fnu, as not all versions of torch have that.
+e8m0, a power of two, is uint8 here, the bits of torch.float8_e8m0fnu, as torch computes little with that; so are two
+numbers of 4 bits, torch.float4_e2m1fn_x2, of which the first has the lower bits.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ COLUMNS = 16
 
 _HALF = {torch.float8_e4m3fn: torch.float16, torch.uint8: torch.bfloat16}
 _E8M0 = getattr(torch, "float8_e8m0fnu", None)
+_F4 = getattr(torch, "float4_e2m1fn_x2", None)
+_BYTES = {dtype for dtype in (_E8M0, _F4) if dtype is not None}
 _MOST = 127 + 28  # of e8m0: in bf16 the program multiplies them by 2^96
 
 
@@ -51,6 +54,23 @@ def widened(scales: torch.Tensor, dtype: torch.dtype | None = None) -> torch.Ten
     bits = scales.int() << 23  # of f32, whose exponents are the same; but 0 is 2^-127, 255 no number
     bits = torch.where(scales == 0, 1 << 22, bits)
     return torch.where(scales == 255, 0x7FC00000, bits).view(torch.float32).to(dtype)
+
+
+def byte_type(dtype: torch.dtype | None) -> torch.dtype | None:
+    """uint8 for torch's types of which operators take the bytes; another type itself."""
+    return torch.uint8 if dtype in _BYTES else dtype
+
+
+def as_bytes(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor of one of these types as uint8; another one, or what is none, as it is."""
+    return tensor.view(torch.uint8) if getattr(tensor, "dtype", None) in _BYTES else tensor
+
+
+def of_types(
+    made: tuple[torch.Tensor, torch.Tensor], dtype: torch.dtype, scale_dtype: torch.dtype | None
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Numbers and scales, of which uint8 are viewed as these types where they are some of torch's."""
+    return tuple(t.view(kind) if kind in _BYTES else t for t, kind in zip(made, (dtype, scale_dtype)))
 
 
 def bytes_of(tensor: torch.Tensor | None) -> torch.Tensor | None:

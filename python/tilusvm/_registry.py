@@ -131,8 +131,9 @@ class Operator:
     flat: arguments of any shape. writes: arguments that are written. check: raises what is wrong with the shapes, of
     the operator's name and the arguments that it names; what the kernel's parameters say is checked after it.
     multiplies: autocast gives the first tensor a half. convert: functions of arguments whose types torch does not
-    know. tensors_first: in the schema. programs: so many are kept. route: a function of what launches and the
-    constants, which gives what launches in its place.
+    know, and "return", of what is returned and arguments, gives it the types that were asked for. tensors_first: in the
+    schema. programs: so many are kept. route: a function of what launches and the constants, which gives what launches
+    in its place.
     """
 
     def __init__(
@@ -328,7 +329,11 @@ def operator(program, entry=None, **declared):
                 keyword = True
             texts.append(p.name if p.default is p.empty else f"{p.name}=None")
         passed = ", ".join(f"convert_{name}({name})" if name in convert else name for name in made.names)
-        source = f"def {made.name}({', '.join(texts)}):\n    return operator({passed})\n"
+        result = f"operator({passed})"
+        if "return" in convert:
+            wanted = list(inspect.signature(convert["return"]).parameters)[1:]
+            result = f"convert_return({', '.join([result, *wanted])})"
+        source = f"def {made.name}({', '.join(texts)}):\n    return {result}\n"
         values = {"operator": made} | {f"convert_{name}": value for name, value in convert.items()}
         public = functools.update_wrapper(function_of(made.name, source, values), function)
         public.__defaults__, public.__kwdefaults__ = function.__defaults__, function.__kwdefaults__

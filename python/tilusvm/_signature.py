@@ -75,15 +75,19 @@ def _solve(expression: str, value: str, known) -> tuple[str, str] | None:
 
 class _Tensor:
     """A tensor parameter: its extents, and those of the operator's argument or result, of which the first may be "...":
-    any number of dimensions. flat: an argument of any shape."""
+    any number of dimensions. Of elements of less than 8 bits torch has the bytes. flat: an argument of any shape."""
 
     def __init__(self, name, param, shapes, flat):
-        self.name, self.param, self.dtype, self.flat = name, param, _DTYPES[param.type], flat
+        self.name, self.param, self.flat = name, param, flat
+        self.dtype = torch.uint8 if param.bits < 8 else _DTYPES[param.type]
         self.shape = param.shape
         for extents, others in shapes.items():
             self.shape = re.sub(rf"(?:(?<=\[)|(?<=, )){re.escape(extents)}(?=[,\]])", others, self.shape)
         self.kernels, self.extents = _extents(param.shape), _extents(self.shape)
         self.any = self.extents[:1] == ["..."]
+        if param.bits < 8:
+            for extents in (self.kernels, self.extents):
+                extents[-1] = f"({extents[-1]}) * {param.bits} // 8"
 
     def place(self, index: int) -> str:
         """Of an extent: its source, of the shape of the tensor."""

@@ -19,7 +19,9 @@ from ._torch import torch
 
 from . import AssembleError, program
 from ._act8 import (
+    QUANTIZED,
     add_rms_norm_quantized,
+    check_quantized,
     matmul_lowbit_a8,
     matmul_scaled,
     pack_a8,
@@ -430,28 +432,27 @@ def argmax(x: torch.Tensor) -> torch.Tensor:
     float, int8, uint8 or int32; a NaN is below every number."""
 
 
-def _check_quantize_rows(op, x, group, by_group):
-    check_row(op, x)
-    if by_group and not group:
-        raise ValueError(f"{op}: by_group goes with a group, not with a scale for each row")
-    if group not in (0, 32, 64, 128, 256, 512) or group and x.shape[-1] % group:
-        raise ValueError(
-            f"{op}: group must be 0, 32, 64, 128, 256 or 512 and divide the columns, {x.shape[-1]}, not {group}"
-        )
+def _check_quantize_rows(op, x, dtype, group, by_group, scale_dtype, scale):
+    check_quantized(op, x, dtype, group, by_group, scale_dtype, scale, x.shape[-1] if x.dim() else 0)
 
 
-@operator(
-    "quantize_rows", T=("x", FLOATS), OTYPE=("dtype", (torch.int8, *_WIDE[True])), GROUP="group", BY_GROUP="by_group",
-    shapes=ROWS, check=_check_quantize_rows,
-)  # fmt: skip
+@operator("quantize_rows", check=_check_quantize_rows, **QUANTIZED)
 def quantize_rows(
     x: torch.Tensor, dtype: torch.dtype = torch.int8, group: int = 0, by_group: bool = False,
+    scale_dtype: torch.dtype | None = None, scale: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
-    """x [..., n] as 8-bit numbers of dtype (int8, float8_e4m3fn, float8_e5m2), and f32 scales [..., n / group or 1].
+    """x [..., n] as 8-bit numbers of dtype (int8, float8_e4m3fn, float8_e5m2), and f32 scales [..., n / group or 1]; or
+    with a group as numbers of 4 bits.
 
-    x is numbers * scales; a scale for each row, or `group` columns (32 to 512): max |x| / the greatest number.
+    x is numbers * scales; a scale for each row, or `group` columns (16 to 512): max |x| / the greatest number.
     by_group: scales of m rows as [n / group, cdiv(m, 4) * 4], as matmul_scaled reads them fastest; those of rows beyond
     m are anything.
+
+    dtype torch.float4_e2m1fn_x2, or uint8 for its bytes: f4_e2m1, [..., n / 2], the first of two numbers in the lower
+    four bits of a byte, as torchao and compressed-tensors pack them, too. scale_dtype (None: f32):
+    torch.float8_e8m0fnu, or uint8 for its bytes, powers of two of groups of 32 of floats (MXFP8, MXFP4); float8_e4m3fn,
+    of groups of 16 of f4_e2m1 (NVFP4), with which scale, f32 [1], may be that of the whole tensor: x is numbers *
+    scales * scale.
     """
 
 

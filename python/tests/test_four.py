@@ -1,0 +1,214 @@
+"""Products whose both sides have 4 bits, NVFP4 and MXFP4.
+
+What is expected is computed here alone, in torch's arithmetic: scales and the nearest numbers by their definitions
+(OCP's microscaling formats, section 6.3; compressed-tensors' QuantizationArgs), and products in float64."""
+
+import pytest
+from conftest import NO_TORCH, torch
+
+if torch is None:
+    pytest.skip(NO_TORCH, allow_module_level=True)
+
+from torch_kit import DEVICES, close, number  # noqa: E402
+
+from tilusvm import ops  # noqa: E402
+
+HALF, FLOAT, F8, F4 = torch.float16, torch.float32, torch.float8_e4m3fn, torch.float4_e2m1fn_x2
+SIZES = {"nvfp4": 16, "mxfp4": 32}
+SCALES = {"nvfp4": F8, "mxfp4": torch.uint8}
+MAGNITUDES = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0]
+
+
+@pytest.fixture(params=DEVICES)
+def device(request):
+    torch.manual_seed(21)
+    return request.param
+
+
+# ---- the definitions ----
+
+
+def nearest(x):
+    """The numbers of f4_e2m1 nearest to x, of two as near the one whose code is even, in float64."""
+    table = torch.tensor(MAGNITUDES, dtype=torch.float64, device=x.device)
+    distance = (x.abs().double()[..., None] - table).abs() + 1e-9 * (torch.arange(8, device=x.device) % 2)
+    return table[distance.argmin(-1)] * x.sign()
+
+
+def rounded(x, kind, scale=None):
+    """The numbers of x [..., k] and the scales of its groups, both in float64."""
+    groups = (x.float() if scale is None else x.float() / scale.float()).unflatten(-1, (-1, SIZES[kind]))
+    most = groups.abs().amax(-1, keepdim=True)
+    if kind == "nvfp4":
+        step = (most / 6).clamp(2.0**-9, 448.0).to(F8).float()
+    else:
+        step = 2.0 ** (most.clamp(min=2.0**-124).log2().floor() - 2)
+    return nearest(groups / step).flatten(-2), step[..., 0].double()
+
+
+def values(x, kind, scale=None):
+    """What x becomes, in float64."""
+    numbers, steps = rounded(x, kind, scale)
+    return numbers * steps.repeat_interleave(SIZES[kind], -1) * (1 if scale is None else scale.double())
+
+
+def whole_scale(x):
+    """NVFP4's scale of a tensor: its greatest group has the greatest scale of f8_e4m3."""
+    return (x.abs().amax().float() / (448 * 6)).reshape(1)
+
+
+def unpacked(codes, type="f4_e2m1"):
+    """The numbers of rows of codes, of which the first has the lowest bits, in float64."""
+    bits = int(type[1])
+    every = (codes.cpu()[..., None].int() >> torch.arange(8) & 1).flatten(-2).unflatten(-1, (-1, bits))
+    table = torch.tensor([number(type, code) for code in range(1 << bits)], dtype=torch.float64)
+    return table[(every << torch.arange(bits)).sum(-1)].to(codes.device)
+
+
+def powers(scales):
+    """The numbers of scales, in float64."""
+    return 2.0 ** (scales.double() - 127) if scales.dtype == torch.uint8 else scales.double()
+
+
+# ---- operators ----
+
+
+@pytest.mark.parametrize("kind, whole", [("nvfp4", False), ("nvfp4", True), ("mxfp4", False)])
+@pytest.mark.parametrize("dtype", [HALF, torch.bfloat16, FLOAT])
+def test_quantize_rows(device, dtype, kind, whole):
+    x = (torch.randn(2, 3, 128, device=device) * torch.rand(2, 3, 1, device=device) * 3).to(dtype)
+    x[0, 1, :32] = 0
+    scale = whole_scale(x) if whole else None
+    words = {"group": SIZES[kind], "scale_dtype": SCALES[kind], "scale": scale}
+    y, s = ops.quantize_rows(x, torch.uint8, **words)
+    numbers, steps = rounded(x, kind, scale)
+    assert y.shape == (2, 3, 64) and y.dtype == torch.uint8 and s.dtype == SCALES[kind]
+    live = numbers.unflatten(-1, (-1, SIZES[kind])).ne(0).any(-1)  # of zeros any scale is right
+    assert torch.equal(powers(s)[live], steps[live]) and torch.equal(unpacked(y), numbers)
+    turned, by_group = ops.quantize_rows(x, torch.uint8, by_group=True, **words)
+    assert torch.equal(turned, y) and by_group.shape == (128 // SIZES[kind], 8)
+    assert torch.equal(by_group[:, :6].t().double(), s.view(6, -1).double())
+    both = torch.cat([x, x], -1)
+    gated = ops.swiglu_quantized(both, torch.uint8, SIZES[kind], scale_dtype=SCALES[kind], scale=scale)
+    expected = ops.quantize_rows(ops.swiglu(both), torch.uint8, **words)
+    assert all(torch.equal(one.view(torch.uint8), other.view(torch.uint8)) for one, other in zip(gated, expected))
+
+
+def test_the_order_of_numbers(device):
+    """In a byte, as compressed-tensors packs them; and torch's own types are those bytes."""
+    x = torch.tensor(MAGNITUDES + [-m for m in MAGNITUDES], dtype=HALF, device=device).repeat(1, 2)
+    y, s = ops.quantize_rows(x, torch.uint8, 32, scale_dtype=torch.uint8)
+    assert y[0, :8].tolist() == [0x10, 0x32, 0x54, 0x76, 0x98, 0xBA, 0xDC, 0xFE] and s.tolist() == [[127]]
+    typed, steps = ops.quantize_rows(x, F4, 32, scale_dtype=torch.float8_e8m0fnu)
+    assert typed.dtype == F4 and steps.dtype == torch.float8_e8m0fnu
+    assert torch.equal(typed.view(torch.uint8), y) and torch.equal(steps.view(torch.uint8), s)
+    # float32 scales go with 4 bits, too
+    y, s = ops.quantize_rows(x, F4, 32)
+    assert s.tolist() == [[1.0]] and torch.equal(y.view(torch.uint8), typed.view(torch.uint8))
+
+
+def test_bytes_of_compressed_tensors():
+    helpers = pytest.importorskip("compressed_tensors.compressors.nvfp4.helpers")
+    numbers = nearest(torch.randn(8, 64) * 3)
+    theirs = helpers.pack_fp4_to_uint8(numbers.bfloat16())
+    assert torch.equal(unpacked(theirs), numbers)
+    numbers[:, 0] = 6.0  # so that the scale of a group of 64 is 1
+    theirs = helpers.pack_fp4_to_uint8(numbers.bfloat16())
+    assert torch.equal(ops.quantize_rows(numbers.float(), torch.uint8, 64)[0], theirs)
+
+
+@pytest.mark.parametrize("kind", SIZES)
+@pytest.mark.parametrize("m", [1, 6])
+def test_matmul_scaled(device, kind, m):
+    x, w = torch.randn(m, 256, device=device).half(), torch.randn(72, 256, device=device).half() * 0.05
+    words = {"group": SIZES[kind], "scale_dtype": SCALES[kind]}
+    whole = [whole_scale(t) if kind == "nvfp4" else None for t in (x, w)]
+    (a, sa), (b, sb) = (ops.quantize_rows(t, torch.uint8, scale=g, **words) for t, g in zip((x, w), whole))
+    bias, alpha = torch.randn(72, device=device), whole[0] * whole[1] if kind == "nvfp4" else None
+    exact = values(x, kind, whole[0]) @ values(w, kind, whole[1]).t() + bias.double()
+    y = ops.matmul_scaled(a, b, sa, sb, bias, group=SIZES[kind], alpha=alpha, out_dtype=FLOAT)
+    close(y, exact, 1e-5)
+    typed = [t.view(F4) for t in (a, b)] + [s.view(torch.float8_e8m0fnu) if kind == "mxfp4" else s for s in (sa, sb)]
+    same = ops.matmul_scaled(*typed, bias, group=SIZES[kind], alpha=alpha, out_dtype=FLOAT)
+    assert torch.equal(same, y)
+    halves = ops.matmul_scaled(a[None], b, sa[None], sb, bias, group=SIZES[kind], alpha=alpha)
+    assert halves.shape == (1, m, 72) and torch.equal(halves[0], y.bfloat16())
+
+
+@pytest.mark.parametrize("type", ["f4_e2m1", "f6_e2m3", "f6_e3m2"])
+@pytest.mark.parametrize("group", [0, 32, 128])
+def test_narrow_weights(device, type, group):
+    """Of matmul_scaled, beside activations of 8 bits."""
+    dtype, bits = F8, int(type[1])
+    words = {"scale_dtype": torch.uint8} if group == 32 else {}
+    a, sa = ops.quantize_rows(torch.randn(5, 128, device=device).half(), dtype, group, **words)
+    b = torch.randint(0, 256, (24, 128 * bits // 8), dtype=torch.uint8, device=device)
+    if group == 32:
+        sb = torch.randint(120, 130, (24, 4), dtype=torch.uint8, device=device)
+    else:
+        sb = torch.rand(1 if group else 24, 1, device=device)
+    left = a.double() * powers(sa).repeat_interleave(128 // sa.shape[1], 1)
+    right = unpacked(b, type) * powers(sb).expand(24, -1).repeat_interleave(128 // sb.shape[1], 1)
+    y = ops.matmul_scaled(a, b, sa, sb, group=group, out_dtype=FLOAT, type_b=type)
+    close(y, left @ right.t(), 1e-3)
+
+
+BYTES, STEPS = torch.zeros(2, 64, dtype=torch.uint8), torch.ones(2, 4, dtype=torch.uint8)
+EIGHT, WEIGHTS = torch.zeros(2, 128).to(F8), torch.zeros(8, 64, dtype=torch.uint8)
+
+
+@pytest.mark.parametrize(
+    "arguments, words, kind, said",
+    [
+        ((BYTES, WEIGHTS, STEPS, STEPS), {}, ValueError, "group 16 .NVFP4. and 32"),
+        ((EIGHT, WEIGHTS, STEPS, STEPS), {"group": 16}, ValueError, "group 16 .NVFP4. goes with a of uint8"),
+        ((BYTES, WEIGHTS, STEPS, STEPS), {"group": 32, "alpha": torch.ones(1)}, ValueError, "alpha goes with group 16"),
+        ((BYTES, WEIGHTS, STEPS, STEPS), {"group": 32, "type_b": "f6_e2m3"}, ValueError, "type_b must be f4_e2m1, too"),
+        ((EIGHT, WEIGHTS, STEPS, STEPS), {"group": 32, "type_b": "u4"}, ValueError, "type_b must be f4_e2m1, f6_e2m3"),
+        ((BYTES, EIGHT, STEPS, STEPS), {"group": 32}, TypeError, "b must be torch.uint8"),
+        ((BYTES[:, 32:].clone(), WEIGHTS, STEPS, STEPS), {"group": 32}, ValueError, "a must have 64 columns of bytes"),
+        ((BYTES[:, 32:].clone(), WEIGHTS[:, 32:].clone(), STEPS, STEPS), {"group": 32}, ValueError, "128 num.*.8, 64."),
+        ((BYTES, WEIGHTS, STEPS, STEPS), {"group": 16}, TypeError, "scale_a must be torch.float8_e4m3fn"),
+        ((BYTES, WEIGHTS, STEPS[:, :2].clone(), STEPS), {"group": 32}, ValueError, r"scale_a must have .*\[2, 4\]"),
+        ((BYTES.short(), WEIGHTS, STEPS, STEPS), {"group": 32}, TypeError, "a must be .*not torch.int16"),
+    ],
+)  # fmt: skip
+def test_products_that_are_refused(arguments, words, kind, said):
+    with pytest.raises(kind, match=f"matmul_scaled: .*{said}"):
+        ops.matmul_scaled(*arguments, **words)
+
+
+@pytest.mark.parametrize(
+    "words, kind, said",
+    [
+        ({"dtype": torch.uint8}, ValueError, "goes with a group"), ({"dtype": torch.int32}, TypeError, "dtype must be"),
+        ({"dtype": torch.uint8, "group": 64, "scale_dtype": torch.uint8}, ValueError, "e8m0 goes with group 32"),
+        ({"dtype": torch.uint8, "group": 32, "scale_dtype": F8}, ValueError, "goes with group 16 of uint8"),
+        ({"dtype": torch.uint8, "group": 32, "scale": torch.ones(1)}, ValueError, "scale goes with"),
+        ({"dtype": torch.uint8, "group": 16, "scale_dtype": HALF}, TypeError, "scale_dtype must be"),
+        ({"dtype": torch.uint8, "group": 16, "scale_dtype": F8, "scale": torch.ones(2)}, ValueError, r"shape \[1\]"),
+        ({"dtype": torch.uint8, "group": 48}, ValueError, "group must be 0, 16, 32"),
+    ],
+)  # fmt: skip
+def test_numbers_that_are_refused(words, kind, said):
+    for op, x in ((ops.quantize_rows, torch.zeros(2, 128)), (ops.swiglu_quantized, torch.zeros(2, 256))):
+        with pytest.raises(kind, match=f"quantize.*{said}"):
+            op(x, **words)
+
+
+@pytest.mark.parametrize("kind", SIZES)
+def test_fake_tensors(kind):
+    x, scale = torch.randn(3, 128), torch.ones(1) if kind == "nvfp4" else None
+    made = (torch.uint8, SIZES[kind], False, SCALES[kind], scale)
+    library, tests = torch.ops.tilusvm, ("test_schema", "test_faketensor")
+    if kind == "nvfp4":
+        tests = tests[1:]  # which multiplies results, and f8 torch does not
+    torch.library.opcheck(library.quantize_rows.default, (x, *made), test_utils=tests)
+    doubled = (torch.cat([x, x], -1), *made[:2], "silu", *made[2:])
+    torch.library.opcheck(library.swiglu_quantized.default, doubled, test_utils=tests)
+    a, sa = ops.quantize_rows(x, *made)
+    b, sb = ops.quantize_rows(torch.randn(8, 128), *made)
+    arguments = (a, b, sa, sb, None, SIZES[kind], HALF, False, scale)
+    torch.library.opcheck(library.matmul_scaled.default, arguments, test_utils=tests)
+    fake = ops.matmul_scaled(*(t.to("meta") for t in (a, b, sa, sb)), group=SIZES[kind])
+    assert fake.is_meta and fake.shape == (3, 8) and fake.dtype == torch.bfloat16
