@@ -1,4 +1,4 @@
-"""Products whose both sides have 4 bits, NVFP4 and MXFP4.
+"""Products whose both sides have 4 bits, NVFP4 and MXFP4: operators and layers.
 
 What is expected is computed here alone, in torch's arithmetic: scales and the nearest numbers by their definitions
 (OCP's microscaling formats, section 6.3; compressed-tensors' QuantizationArgs), and products in float64."""
@@ -11,7 +11,8 @@ if torch is None:
 
 from torch_kit import DEVICES, close, number  # noqa: E402
 
-from tilusvm import ops  # noqa: E402
+from tilusvm import nn, ops, quantize, storage  # noqa: E402
+from tilusvm.nn8 import Linear8  # noqa: E402
 
 HALF, FLOAT, F8, F4 = torch.float16, torch.float32, torch.float8_e4m3fn, torch.float4_e2m1fn_x2
 SIZES = {"nvfp4": 16, "mxfp4": 32}
@@ -212,3 +213,109 @@ def test_fake_tensors(kind):
     torch.library.opcheck(library.matmul_scaled.default, arguments, test_utils=tests)
     fake = ops.matmul_scaled(*(t.to("meta") for t in (a, b, sa, sb)), group=SIZES[kind])
     assert fake.is_meta and fake.shape == (3, 8) and fake.dtype == torch.bfloat16
+
+
+# ---- layers ----
+
+
+@pytest.mark.parametrize("kind", SIZES)
+def test_linear(device, kind):
+    linear = torch.nn.Linear(256, 72).to(device).half()
+    layer = nn.Linear.from_float(linear, "f4_e2m1", SIZES[kind], activations=kind)
+    assert isinstance(layer, Linear8) and f"activations={kind}" in repr(layer) and layer.dtype == HALF
+    weight = linear.weight.detach()
+    exact = values(weight, kind, whole_scale(weight) if kind == "nvfp4" else None)
+    close(layer.dequantize(), exact, 1e-6)
+    x = torch.randn(2, 3, 256, device=device).half()
+    y = values(x, kind, whole_scale(x) if kind == "nvfp4" else None) @ exact.t() + linear.bias.double()
+    close(layer(x), y, 2e-3)
+    assert layer(x.bfloat16()).dtype == torch.bfloat16 and layer(x[:, :0]).shape == (2, 0, 72)
+    assert layer(torch.zeros_like(x)).isfinite().all()
+    scale = whole_scale(x) if kind == "nvfp4" else None
+    given = ops.quantize_rows(x, torch.uint8, SIZES[kind], scale_dtype=SCALES[kind], scale=scale)
+    assert torch.equal(layer(given if scale is None else (*given, scale)), layer(x))
+    kinds = {name: buffer.dtype for name, buffer in layer.named_buffers()}
+    layer.bfloat16()
+    assert layer.dtype == torch.bfloat16 and {name: b.dtype for name, b in layer.named_buffers()} == kinds
+    with pytest.raises(RuntimeError, match=f"activations of {kind}"):
+        Linear8(256, 72, type="f4_e2m1", group=32, activations="f8_e4m3").load_state_dict(layer.state_dict())
+
+
+def test_a_scale_of_all_activations(device):
+    """Static: what is beyond the greatest numbers of the file's scale saturates."""
+    layer = Linear8.from_float(torch.nn.Linear(128, 8).to(device).half(), "f4_e2m1", 16, activations="nvfp4")
+    step = torch.tensor([0.0004], device=device)
+    layer.input_scale = step
+    x = torch.randn(3, 128, device=device).half()
+    close(layer(x), values(x, "nvfp4", step) @ layer.dequantize().double().t() + layer.bias.double(), 2e-3)
+    assert "static=True" in repr(layer)
+
+
+@pytest.mark.parametrize("kind", SIZES)
+def test_codes(device, kind):
+    codes = torch.randint(0, 16, (128, 72), dtype=torch.uint8)
+    if kind == "nvfp4":
+        scales, multiplier = (torch.rand(8, 72) + 0.5).to(F8), torch.tensor([0.25])
+    else:
+        scales, multiplier = torch.randint(120, 130, (4, 72), dtype=torch.uint8), None
+    table = torch.tensor([number("f4_e2m1", code) for code in range(16)], dtype=torch.float64)
+    exact = table[codes.long()] * powers(scales).repeat_interleave(SIZES[kind], 0)
+    exact = exact if multiplier is None else exact * 0.25
+    given = codes.to(device), scales.to(device)
+    layer = Linear8.from_codes(
+        *given, type="f4_e2m1", group=SIZES[kind], activations=kind, multiplier=multiplier, dtype=HALF
+    )
+    assert torch.equal(layer.dequantize().double(), exact.t().to(device))
+    halves = [
+        Linear8.from_codes(*(t[:, part].contiguous() for t in given), type="f4_e2m1", group=SIZES[kind],
+                           activations=kind, multiplier=multiplier)
+        for part in (slice(0, 24), slice(24, 72))
+    ]  # fmt: skip
+    halves[1].bias = torch.ones(48, device=device)
+    whole = Linear8.cat(halves)
+    assert torch.equal(whole.dequantize(), layer.dequantize()) and whole.bias.tolist() == [0.0] * 24 + [1.0] * 48
+    if kind == "nvfp4":
+        halves[1].multiplier.fill_(0.5)
+        with pytest.raises(ValueError, match="scales of all weights differ"):
+            Linear8.cat(halves)
+
+
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        ({"type": "u4", "group": 16}, "type must be f4_e2m1 with activations of nvfp4"),
+        ({"group": 32}, "group of f4_e2m1 must be 16"), ({"activations": "mxfp4", "group": 16}, "must be 32"),
+        ({"activations": "mxfp4", "group": 32, "static": True}, "static goes with"),
+        ({"in_features": 64}, "multiple of 128"),
+    ],
+)  # fmt: skip
+def test_layers_that_are_refused(words, said):
+    words = {"in_features": 128, "out_features": 8, "type": "f4_e2m1", "group": 16, "activations": "nvfp4", **words}
+    with pytest.raises(ValueError, match=f"Linear8: .*{said}"):
+        Linear8(**words)
+
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up = torch.nn.Linear(128, 256)
+        self.down = torch.nn.Linear(256, 128, bias=False)
+        self.head = torch.nn.Linear(128, 12)
+
+    def forward(self, x):
+        return self.head(self.down(torch.nn.functional.silu(self.up(x))))
+
+
+@pytest.mark.parametrize("kind", SIZES)
+def test_models(tmp_path, device, kind):
+    model = Model().to(device).bfloat16()
+    x = torch.randn(3, 128, device=device).bfloat16()
+    exact = model(x)
+    quantize.quantize_(model, "f4_e2m1", SIZES[kind], ["head"], activations=kind, progress=False)
+    y = model(x)
+    assert (y.float() - exact.float()).norm() < 0.3 * exact.float().norm()
+    storage.save(model, tmp_path)
+    other = storage.load(Model().to("meta"), tmp_path, device=device)
+    assert other.up.extra_repr() == model.up.extra_repr() and torch.equal(other(x), y)
+    with torch.no_grad():
+        assert torch.equal(torch.compile(model, backend="aot_eager", fullgraph=True)(x), y)

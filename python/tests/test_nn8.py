@@ -226,7 +226,7 @@ def test_a_static_layer_is_kept(tmp_path):
 @pytest.mark.parametrize(
     "words, said",
     [
-        ({}, "in_features must be a multiple of 128.*skip"), ({"skip": "1", "activations": "f16"}, "i8 or f8_e4m3"),
+        ({}, "in_features must be a multiple of 128.*skip"), ({"skip": "1", "activations": "f16"}, "i8, f8_e4m3, nvfp4 or"),
         ({"skip": "1", "calibrate": [torch.zeros(1, 128)]}, "calibrate goes without"),
         ({"skip": "1", "type": "i8"}, "group of i8"), ({"skip": "1", "type": "f4_e2m1", "zeros": True}, "zeros goes"),
         ({"skip": "1", "type": "u8"}, "u8 do not go"),
@@ -257,5 +257,5 @@ def test_a_compiled_model(device):
 
 def test_parts_of_several_devices_are_refused():
     layer = Linear8.from_float(torch.nn.Linear(128, 64).half())
-    with pytest.raises(TypeError, match="0 has activations of 8 bits"):
+    with pytest.raises(TypeError, match="0 rounds its activations"):
         parallel.parallelize_(torch.nn.Sequential(layer), {"*": "column"})

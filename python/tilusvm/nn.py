@@ -1,4 +1,4 @@
-"""Linear: torch.nn.Linear with weights of 1 to 8 bits; and Linear8 of nn8, whose activations have 8, too."""
+"""Linear: torch.nn.Linear with weights of 1 to 8 bits; and Linear8 of nn8, whose activations have 8 or 4, too."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Linear", "Linear8"]
 
 
 def _eight(op, batch_invariant):
-    """The layer whose activations are 8 bits wide."""
+    """The layer whose activations are 8 or 4 bits wide."""
     if batch_invariant:
         raise ValueError(f"{op}: batch_invariant goes without activations, whose products have no such form")
     return Linear8
@@ -121,7 +121,8 @@ class Linear(LowBit):
     ) -> Linear | Linear8:  # fmt: skip
         """Quantizes a torch.nn.Linear, or the Conv1D of transformers; quantize.quantize_ has the arguments.
 
-        activations: "i8" or "f8_e4m3": a nn8.Linear8, which rounds x to 8 bits and multiplies these."""
+        activations: "i8", "f8_e4m3", "nvfp4" or "mxfp4": a nn8.Linear8, which rounds x to 8 or 4 bits and multiplies
+        these."""
         if activations is not None:
             words = {"zeros": zeros, "dtype": dtype, "scales": scales, "importance": importance, "device": device}
             return _eight("from_float", batch_invariant).from_float(

@@ -1,4 +1,4 @@
-"""Linear8: torch.nn.Linear whose activations are 8 bits wide when they are multiplied: W8A8 and W4A8.
+"""Linear8: torch.nn.Linear whose activations are 8 or 4 bits wide when they are multiplied: W8A8, W4A8 and W4A4.
 
 nn.Linear.from_float and quantize_ make it where `activations` is given."""
 
@@ -10,20 +10,33 @@ from ._torch import torch
 
 from . import ops, quantize
 from ._act8 import pack_strings_a8
-from ._formats import bits_of_codes, format_of
+from ._formats import bits_of_codes, codes_of_bits, format_of
 from ._lowbit import LowBit
 from ._modules import matrix_of
+from ._narrow import as_bytes, widened
 from ._registry import HALVES, need, need_tensor
 
 __all__ = ["ACTIVATIONS", "Linear8"]
 
-ACTIVATIONS = {"i8": torch.int8, "f8_e4m3": torch.float8_e4m3fn}
+ACTIVATIONS = {"i8": torch.int8, "f8_e4m3": torch.float8_e4m3fn, "nvfp4": torch.uint8, "mxfp4": torch.uint8}
 _GREATEST = {"i8": 127.0, "f8_e4m3": 448.0}
+#: Of activations of 4 bits, which weights share: the type, group and type of scales.
+FOUR = {"nvfp4": ("f4_e2m1", 16, torch.float8_e4m3fn), "mxfp4": ("f4_e2m1", 32, torch.uint8)}
+_MOST_NVFP4 = 448.0 * 6.0  # of a number times its scale
 
 
 def check_activations(op: str, activations: str) -> None:
     if activations not in ACTIVATIONS:
-        raise ValueError(f"{op}: activations must be i8 or f8_e4m3, not {activations!r}")
+        *most, last = ACTIVATIONS
+        raise ValueError(f"{op}: activations must be {', '.join(most)} or {last}, not {activations!r}")
+
+
+def _scale_of(x):
+    """NVFP4's scale of all of x, f32 [1], with which the greatest group has the greatest scale."""
+    if not x.numel():
+        return x.new_ones(1, dtype=torch.float32)
+    most = torch.linalg.vector_norm(x.detach(), torch.inf, dtype=torch.float32)
+    return (most / _MOST_NVFP4).clamp(min=torch.finfo(torch.float32).tiny).reshape(1)
 
 
 class _NoGradient(torch.autograd.Function):
@@ -36,12 +49,14 @@ class _NoGradient(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad):
         raise NotImplementedError(
-            "Linear8 has no gradient, as it rounds its activations to 8 bits: train with nn.Linear without activations"
+            "Linear8 has no gradient, as it rounds its activations to 8 bits or 4: train with nn.Linear without "
+            "activations"
         )
 
 
 class Linear8(LowBit):
-    """y = x W^T + bias, as torch.nn.Linear, where x is rounded to 8 bits, by quantize_rows, and W has 8 bits or fewer.
+    """y = x W^T + bias, as torch.nn.Linear, where x is rounded to 8 or 4 bits, by quantize_rows, and W has as many or
+    fewer.
 
     activations: "i8" or "f8_e4m3", with a scale for each row of x, or with group 128 of f8_e4m3 weights for 1 x 128 of
     it. type: that of the weights: that of the activations, with a scale for each output (group 0) or, of f8_e4m3, for
@@ -49,18 +64,23 @@ class Linear8(LowBit):
     of 32, 64 or 128 inputs, or of all (group 0). zeros: a zero point to a group, for unsigned types of fewer bits.
     static: one scale for all of x, which the buffer input_scale has, in the place of a row's: x / input_scale is
     rounded to even and saturates.
+    activations "nvfp4" and "mxfp4": both x and W are f4_e2m1 (`type`) in groups of 16 with scales of f8_e4m3, or of 32
+    with powers of two. NVFP4 has beside them a scale of all of W, the buffer multiplier, and one of all of x: max |x| /
+    (448 * 6), found as the layer runs, so that a row's bits depend on the others; with static that of input_scale.
     in_features is a multiple of 128, out_features of 8. x: [..., in_features], float16 or bfloat16, whose type y has;
     or the numbers and scales that rms_norm_quantized and the like give, and behind them True where they were given
-    by_group; then y is of `dtype`.
+    by_group, of nvfp4 the scale of all; then y is of `dtype`.
 
-    Buffers: packed (8 bits, [out_features, in_features], or uint8, by pack_a8), scales (float32: [out_features, 1],
-    [out_features / 128, in_features / 128] of blocks, or [groups, out_features] of fewer bits), zeros (uint8, or None),
-    bias (float32 [out_features], or None), input_scale (float32 [1], or None). half() and the like change `dtype`
-    alone. A gradient is refused when it is asked for. state_dict(), storage.save and load are as of nn.Linear.
+    Buffers: packed (8 bits, [out_features, in_features], or uint8, by pack_a8, of W4A4 [out_features, in_features / 2],
+    the first of two numbers in the lower bits), scales (float32: [out_features, 1], [out_features / 128, in_features /
+    128] of blocks, or [groups, out_features] of fewer bits; of W4A4 float8_e4m3fn or uint8, [out_features, groups]),
+    zeros (uint8, or None), bias (float32 [out_features], or None), input_scale and multiplier (float32 [1], or None).
+    half() and the like change `dtype` alone. A gradient is refused when it is asked for. state_dict(), storage.save and
+    load are as of nn.Linear.
     """
 
     dtype = torch.float16
-    order = multiplier = None  # which nn.Linear may have
+    order = None  # which nn.Linear may have
 
     def __init__(
         self, in_features: int, out_features: int, bias: bool = True, *, type: str = "u4", group: int = 128,
@@ -76,23 +96,32 @@ class Linear8(LowBit):
                 f"Linear8: in_features must be a multiple of 128, out_features of 8, not {in_features} and "
                 f"{out_features}; nn.Linear without activations takes any, and quantize_ leaves out what skip names"
             )
-        self.is_wide = type == activations
-        allowed = (0, 32, 64, 128) if not self.is_wide else (0, 128) if type == "f8_e4m3" else (0,)
+        four, size, scale_dtype = FOUR.get(activations, (None, None, None))
+        if four not in (None, type):
+            raise ValueError(f"Linear8: type must be {four} with activations of {activations}, not {type!r}")
+        #: Are weights of the activations' type, side by side as these are?
+        self.is_wide = type in (activations, four)
+        allowed = (size,) if four else (0, 32, 64, 128)
+        if type == activations:
+            allowed = (0, 128) if type == "f8_e4m3" else (0,)
         if group not in allowed:
+            told = f"one of {allowed}" if len(allowed) > 1 else allowed[0]
             raise ValueError(
-                f"Linear8: group of {type} must be one of {allowed} with activations of {activations}, not {group!r}"
+                f"Linear8: group of {type} must be {told} with activations of {activations}, not {group!r}"
             )
         if not self.is_wide and format_of(type).bits > 7:
             raise ValueError(f"Linear8: weights of {type} do not go with activations of {activations}")
         if zeros and (self.is_wide or format_of(type).kind != "u"):
             raise ValueError(f"Linear8: zeros goes with unsigned types of up to 7 bits, not with {type}")
-        if static and self.is_wide and group:
+        if static and self.is_wide and group and activations != "nvfp4":
             raise ValueError("Linear8: static goes with scales of outputs, not of blocks, whose activations have more")
         self.in_features, self.out_features, self.dtype = in_features, out_features, dtype
         self.type, self.group, self.activations = type, group, activations
         self._whole = out_features, in_features
         groups = in_features // group if group else 1
-        if self.is_wide:
+        if four:
+            shape, kind, scales = (out_features, in_features // 2), torch.uint8, (out_features, groups)
+        elif self.is_wide:
             shape, kind = (out_features, in_features), ACTIVATIONS[type]
             scales = (-(-out_features // 128), groups) if group else (out_features, 1)
         else:
@@ -103,10 +132,16 @@ class Linear8(LowBit):
             self.register_buffer(name, torch.zeros(extents, dtype=dtype, device=device) if wanted else None)
 
         buffer("packed", True, shape, kind)
-        buffer("scales", True, scales, torch.float32)
+        buffer("scales", True, scales, scale_dtype or torch.float32)
         buffer("zeros", zeros, scales, torch.uint8)
         buffer("bias", bias, (out_features,), torch.float32)
         buffer("input_scale", static, (1,), torch.float32)
+        buffer("multiplier", activations == "nvfp4", (1,), torch.float32)
+
+    @property
+    def has_blocks(self) -> bool:
+        """Have its weights scales of 128 x 128?"""
+        return self.is_wide and self.group == 128
 
     def _apply(self, fn, recurse=True):
         """Moves the buffers, whose types the kernels want as they are; a type of fn's is that of the layer."""
@@ -144,7 +179,11 @@ class Linear8(LowBit):
             made.bias.copy_(linear.bias)
         if made.is_wide and not bool(weight.isfinite().all()):
             raise quantize.refusal(weight, dtype)
-        if made.is_wide and not group:
+        if activations in FOUR:
+            if made.multiplier is not None:
+                made.multiplier = _scale_of(weight)
+            made.packed, made.scales = made._numbers(weight.contiguous(), made.multiplier)
+        elif made.is_wide and not group:
             made.packed, made.scales = ops.quantize_rows(weight.contiguous(), ACTIVATIONS[type])
         elif made.is_wide:
             rows = torch.nn.functional.pad(weight.float(), (0, 0, 0, -outputs % 128))
@@ -164,10 +203,12 @@ class Linear8(LowBit):
     def from_codes(
         cls, codes: torch.Tensor, scales: torch.Tensor, zeros: torch.Tensor | None = None,
         bias: torch.Tensor | None = None, *, type: str, group: int = 128, activations: str = "f8_e4m3",
-        input_scale: torch.Tensor | None = None, dtype: torch.dtype = torch.float16,
+        input_scale: torch.Tensor | None = None, multiplier: torch.Tensor | None = None,
+        dtype: torch.dtype = torch.float16,
     ) -> Linear8:  # fmt: skip
         """Of given codes uint8[k, n], one to a byte, floats scales [k / group, n], of blocks [n / 128, k / 128], zero
-        points uint8 as scales, bias, and one scale of all activations, without quantizing anew."""
+        points uint8 as scales, bias, and one scale of all activations, without quantizing anew. With activations of
+        nvfp4 scales are float8_e4m3fn, and multiplier the scale of all weights (None: 1); of mxfp4 uint8 of e8m0."""
         need("from_codes", "codes", codes, dtype=torch.uint8, dim=2)
         k, n = codes.shape
         made = cls(
@@ -175,7 +216,12 @@ class Linear8(LowBit):
             static=input_scale is not None, dtype=dtype, device="meta",
         )  # fmt: skip
         shape = tuple(made.scales.shape)
-        need("from_codes", "scales", scales, shape=(1, n) if shape == (n, 1) else shape, like=codes)
+        four = activations in FOUR
+        scales = as_bytes(scales)
+        wanted = shape[::-1] if four or shape == (n, 1) else shape
+        need("from_codes", "scales", scales, dtype=FOUR[activations][2] if four else None, shape=wanted, like=codes)
+        if multiplier is not None and activations != "nvfp4":
+            raise ValueError(f"from_codes: multiplier goes with activations of nvfp4, not with {activations}")
         if zeros is not None:
             need("from_codes", "zeros", zeros, dtype=torch.uint8, shape=shape, like=codes)
         if bias is not None:
@@ -183,8 +229,13 @@ class Linear8(LowBit):
             made.bias = bias.detach().float().clone()
         if input_scale is not None:
             made.input_scale = input_scale.detach().to(codes.device).float().reshape(1).clone()
+        if activations == "nvfp4":
+            one = torch.ones(1) if multiplier is None else multiplier
+            made.multiplier = one.detach().to(codes.device).float().reshape(1).clone()
         quantize.check_codes("from_codes", codes, type)
-        if made.is_wide:
+        if four:
+            made.packed, made.scales = bits_of_codes(codes.t().contiguous(), 4), scales.t().contiguous()
+        elif made.is_wide:
             made.packed = codes.t().contiguous().view(ACTIVATIONS[type])
             made.scales = scales.float().reshape(shape).contiguous()
         else:
@@ -196,23 +247,24 @@ class Linear8(LowBit):
     def cat(cls, layers: Sequence[Linear8]) -> Linear8:
         """One layer whose outputs are those of the layers, one after the other: x is rounded once, for one launch.
 
-        They have the same inputs, type, group, zero points, activations, static scale and dtype, and but for the last a
-        multiple of 128 outputs each where weights have blocks, of 64 where they have fewer bits than 8. A bias that
-        some have not is zero there. ValueError where they do not fit.
+        They have the same inputs, type, group, zero points, activations, scales of all inputs and of all weights, and
+        dtype, and but for the last a multiple of 128 outputs each where weights have blocks, of 64 where they have
+        fewer bits than activations. A bias that some have not is zero there. ValueError where they do not fit.
         """
         if not layers or not all(isinstance(layer, Linear8) for layer in layers):
             raise TypeError("cat: layers must be nn.Linear8, one at least")
         first = layers[0]
-        unit = 64 if not first.is_wide else 128 if first.group else 8
+        unit = 64 if not first.is_wide else 128 if first.has_blocks else 8
         for layer in layers[1:]:
             for name in ("in_features", "type", "group", "activations", "dtype"):
                 if getattr(layer, name) != getattr(first, name):
                     raise ValueError(f"cat: {name} differs: {getattr(first, name)} and {getattr(layer, name)}")
             if (layer.zeros is None) != (first.zeros is None):
                 raise ValueError("cat: some of the layers have zero points, and others none")
-            steps = first.input_scale, layer.input_scale
-            if (steps[0] is None) != (steps[1] is None) or steps[0] is not None and not torch.equal(*steps):
-                raise ValueError("cat: the static scales of activations differ")
+            for name, what in (("input_scale", "static scales of inputs"), ("multiplier", "scales of all weights")):
+                one, other = getattr(first, name), getattr(layer, name)
+                if (one is None) != (other is None) or one is not None and not torch.equal(one, other):
+                    raise ValueError(f"cat: the {what} differ")
         for layer in layers[:-1]:
             if layer.out_features % unit:
                 raise ValueError(f"cat: out_features must be a multiple of {unit}, not {layer.out_features}")
@@ -221,11 +273,13 @@ class Linear8(LowBit):
             activations=first.activations, dtype=first.dtype, device="meta",
         )  # fmt: skip
         made.packed = torch.cat([layer.packed.view(torch.uint8) for layer in layers]).view(first.packed.dtype)
-        made.scales = torch.cat([layer.scales for layer in layers], 0 if first.is_wide else 1)
+        scales = [layer.scales.view(torch.uint8) for layer in layers]  # rows of bytes
+        made.scales = torch.cat(scales, 0 if first.is_wide else 1).view(first.scales.dtype)
         made.zeros = None if first.zeros is None else torch.cat([layer.zeros for layer in layers], 1)
-        made.input_scale = first.input_scale
+        made.input_scale, made.multiplier = first.input_scale, first.multiplier
         if any(layer.bias is not None for layer in layers):
-            each = [m.scales.new_zeros(m.out_features) if m.bias is None else m.bias for m in layers]
+            zero = torch.zeros((), device=first.device)
+            each = [zero.expand(m.out_features) if m.bias is None else m.bias for m in layers]
             made.bias = torch.cat(each)
         return made
 
@@ -248,6 +302,10 @@ class Linear8(LowBit):
     @torch.no_grad()
     def dequantize(self, dtype: torch.dtype = torch.float32) -> torch.Tensor:
         """The weights [out_features, in_features], computed in f32 and rounded to dtype."""
+        if self.activations in FOUR:
+            numbers = format_of(self.type).numbers(self.device)[codes_of_bits(self.packed, 4).long()]
+            weights = numbers * widened(self.scales, torch.float32).repeat_interleave(self.group, 1)
+            return (weights if self.multiplier is None else weights * self.multiplier).to(dtype)
         if self.is_wide:
             scales = self.scales.repeat_interleave(128, 0)[: self.out_features] if self.group else self.scales
             return (self.packed.float() * scales.repeat_interleave(self.in_features // scales.shape[1], 1)).to(dtype)
@@ -261,9 +319,19 @@ class Linear8(LowBit):
             parts.append(self._product(numbers, ones, bias=None, out=torch.float32).to(dtype))
         return torch.cat(parts).t().contiguous()
 
+    def _numbers(self, x, scale):
+        """x as numbers of 4 bits, and their scales, beside that of all of x."""
+        _, group, scale_dtype = FOUR[self.activations]
+        return ops.quantize_rows(x, torch.uint8, group, scale_dtype=scale_dtype, scale=scale)
+
     def _rounded(self, x):
-        """The numbers of x, their scales, and whether these lie by group."""
+        """The numbers of x, their scales, and whether these lie by group; of nvfp4 the scale of all of x."""
         kind = ACTIVATIONS[self.activations]
+        if self.activations in FOUR:
+            scale = None
+            if self.multiplier is not None:
+                scale = _scale_of(x) if self.input_scale is None else self.input_scale
+            return (*self._numbers(x.contiguous(), scale), *([] if scale is None else [scale]))
         if self.input_scale is None:
             group = self.group if self.is_wide else 0
             return (*ops.quantize_rows(x.contiguous(), kind, group, group > 0), group > 0)
@@ -272,6 +340,12 @@ class Linear8(LowBit):
         numbers = (x.float() / self.input_scale).clamp(least, greatest)
         numbers = numbers if kind.is_floating_point else numbers.round()
         return numbers.to(kind).contiguous(), self.input_scale.expand(*x.shape[:-1], 1).contiguous(), False
+
+    def _product_of_four(self, numbers, factors, scale=None, *, bias, out):
+        alpha = self.multiplier if scale is None else self.multiplier * scale
+        return ops.matmul_scaled(
+            numbers, self.packed, factors, self.scales, bias, group=self.group, out_dtype=out, alpha=alpha
+        )
 
     def _product(self, numbers, factors, by_group=False, *, bias, out):
         if not self.is_wide:
@@ -286,17 +360,22 @@ class Linear8(LowBit):
         )
 
     def forward(
-        self, x: torch.Tensor | tuple[torch.Tensor, torch.Tensor] | tuple[torch.Tensor, torch.Tensor, bool]
+        self,
+        x: torch.Tensor
+        | tuple[torch.Tensor, torch.Tensor]
+        | tuple[torch.Tensor, torch.Tensor, bool]
+        | tuple[torch.Tensor, torch.Tensor, torch.Tensor],
     ) -> torch.Tensor:
+        product = self._product_of_four if self.activations in FOUR else self._product
         if isinstance(x, tuple):
-            return self._product(*x, bias=self.bias, out=self.dtype)
+            return product(*x, bias=self.bias, out=self.dtype)
         need_tensor("Linear8", "x", x)
         if torch.is_autocast_enabled(x.device.type) and x.dtype not in HALVES:
             x = x.to(self.dtype)
         if not x.dim() or x.shape[-1] != self.in_features:
             raise ValueError(f"Linear8: x must have {self.in_features} columns, not the shape {list(x.shape)}")
         with torch.no_grad():
-            y = self._product(*self._rounded(x), bias=self.bias, out=x.dtype)
+            y = product(*self._rounded(x), bias=self.bias, out=x.dtype)
         return _NoGradient.apply(y, x) if torch.is_grad_enabled() and x.requires_grad else y
 
     def extra_repr(self) -> str:

@@ -250,7 +250,8 @@ def parallelize_(
     for name, module in list(model.named_modules()):
         kind = next((k for p, k in plan.items() if fnmatch.fnmatchcase(name, p)), None)
         if isinstance(module, Linear8) and kind is not None:
-            raise TypeError(f"{name} has activations of 8 bits, and layers of 16 alone are cut: leave it out of the plan")
+            hint = "and layers with those of 16 bits alone are cut: leave it out of the plan"
+            raise TypeError(f"{name} rounds its activations, {hint}")
         if not isinstance(module, (Linear, MixtureOfExperts)) or kind is None:
             continue
         if kind not in _KINDS or (kind == "experts") != isinstance(module, MixtureOfExperts):

@@ -368,8 +368,9 @@ def quantize_(
     or a calibrate.Calibration, which has more options; method: "gptq", "awq" or "gptq+awq", as of Calibration. Weights
     that the data do not reach are quantized without, and warned of.
 
-    activations: "i8" or "f8_e4m3": layers become nn8.Linear8, which rounds its activations to 8 bits. It goes without
-    calibrate and with neither a mixture's experts nor layers whose inputs are no multiple of 128: name them in skip.
+    activations: "i8", "f8_e4m3", "nvfp4" or "mxfp4": layers become nn8.Linear8, which rounds its activations to 8 bits,
+    or with "nvfp4" (type f4_e2m1 in groups of 16) and "mxfp4" (of 32) to 4. It goes without calibrate and with neither
+    a mixture's experts nor layers whose inputs are no multiple of 128: name them in skip.
     """
     from .experts import quantize_mixture, route_
     from .nn import Linear
@@ -409,7 +410,7 @@ def quantize_(
 
 
 def _check_eight(types, modules, activations, calibrate, words):
-    """ValueError for what does not go with activations of 8 bits, before a layer is replaced."""
+    """ValueError for what does not go with activations of 8 or 4 bits, before a layer is replaced."""
     from .nn8 import Linear8
 
     if activations is None:
@@ -419,7 +420,7 @@ def _check_eight(types, modules, activations, calibrate, words):
     mixtures = [name for name, kind in types.items() if isinstance(kind, dict)]
     if mixtures:
         raise ValueError(
-            f"activations: no program multiplies those of 8 bits by the experts of {_some(mixtures)}: skip them"
+            f"activations: no program multiplies rounded ones by the experts of {_some(mixtures)}: skip them"
         )
     for name, kind in types.items():
         try:
