@@ -1,7 +1,9 @@
-"""Products whose both sides have 4 bits, NVFP4 and MXFP4: operators and layers.
+"""Products whose both sides have 4 bits, NVFP4 and MXFP4: operators, layers, and checkpoints of others.
 
 What is expected is computed here alone, in torch's arithmetic: scales and the nearest numbers by their definitions
 (OCP's microscaling formats, section 6.3; compressed-tensors' QuantizationArgs), and products in float64."""
+
+import json
 
 import pytest
 from conftest import NO_TORCH, torch
@@ -9,9 +11,11 @@ from conftest import NO_TORCH, torch
 if torch is None:
     pytest.skip(NO_TORCH, allow_module_level=True)
 
-from torch_kit import DEVICES, close, number  # noqa: E402
+from torch_kit import DEVICES, close, number, tvm_pack  # noqa: E402
 
-from tilusvm import nn, ops, quantize, storage  # noqa: E402
+import tilusvm  # noqa: E402
+from tilusvm import UnsupportedError, nn, ops, quantize, storage  # noqa: E402
+from tilusvm._device import multiplies_four  # noqa: E402
 from tilusvm.nn8 import Linear8  # noqa: E402
 
 HALF, FLOAT, F8, F4 = torch.float16, torch.float32, torch.float8_e4m3fn, torch.float4_e2m1fn_x2
@@ -319,3 +323,120 @@ def test_models(tmp_path, device, kind):
     assert other.up.extra_repr() == model.up.extra_repr() and torch.equal(other(x), y)
     with torch.no_grad():
         assert torch.equal(torch.compile(model, backend="aot_eager", fullgraph=True)(x), y)
+
+
+# ---- checkpoints ----
+
+
+def arguments(kind, dynamic):
+    strategy = {"nvfp4": "tensor_group", "mxfp4": "group"}[kind]
+    return {"num_bits": 4, "type": "float", "strategy": strategy, "group_size": SIZES[kind], "symmetric": True,
+            "dynamic": dynamic}  # fmt: skip
+
+
+def checkpoint(path, kind, **changes):
+    """A folder of compressed-tensors with one layer, and what its weights are."""
+    weight = torch.randn(72, 256)
+    scale = whole_scale(weight) if kind == "nvfp4" else None
+    numbers, steps = rounded(weight, kind, scale)
+    codes = numbers.abs()[..., None].eq(torch.tensor(MAGNITUDES, dtype=torch.float64)).int().argmax(-1)
+    codes = (codes | numbers.lt(0).int() << 3).to(torch.uint8)
+    tensors = {"weight_packed": codes[:, ::2] | codes[:, 1::2] << 4, "bias": torch.randn(72).bfloat16()}
+    if kind == "nvfp4":
+        tensors |= {
+            "weight_scale": steps.float().to(F8), "weight_global_scale": 1 / scale,
+            "input_global_scale": torch.tensor([1000.0]),
+        }  # fmt: skip
+    else:
+        tensors["weight_scale"] = (steps.log2() + 127).to(torch.uint8)
+    theirs = torch.nn.Sequential(torch.nn.Module())
+    for name, tensor in {**tensors, **changes}.items():
+        if tensor is not None:
+            theirs[0].register_buffer(name, tensor)
+    storage.save(theirs, path)
+    dynamic = "local" if kind == "nvfp4" else True
+    group = {"targets": ["Linear"], "weights": arguments(kind, False), "input_activations": arguments(kind, dynamic)}
+    config = {"quant_method": "compressed-tensors", "format": f"{kind}-pack-quantized", "config_groups": {"0": group}}
+    (path / "config.json").write_text(json.dumps({"quantization_config": config, "dtype": "bfloat16"}))
+    return values(weight, kind, scale), tensors["bias"].double()
+
+
+def empty():
+    with torch.device("meta"):
+        return torch.nn.Sequential(torch.nn.Linear(256, 72))
+
+
+@pytest.mark.parametrize("kind", SIZES)
+def test_checkpoints(tmp_path, device, kind):
+    weight, bias = checkpoint(tmp_path, kind)
+    layer = storage.load(empty(), tmp_path, device=device, activations=kind)[0]
+    assert isinstance(layer, Linear8) and layer.activations == kind and layer.dtype == torch.bfloat16
+    close(layer.dequantize(), weight.to(device), 1e-6)
+    x = torch.randn(3, 256, device=device).bfloat16()
+    step = torch.tensor([0.001], device=device) if kind == "nvfp4" else None
+    close(layer(x), values(x, kind, step) @ weight.to(device).t() + bias.to(device), 8e-3)
+    storage.save(torch.nn.Sequential(layer), tmp_path / "own")
+    assert torch.equal(storage.load(empty(), tmp_path / "own", device=device)[0](x), layer(x))
+
+
+def test_a_layer_that_compressed_tensors_packs(tmp_path):
+    """Its own compressor and decompressor, whose results are bfloat16."""
+    theirs = pytest.importorskip("compressed_tensors.compressors.nvfp4.base").NVFP4PackedCompressor
+    from compressed_tensors.quantization import QuantizationScheme
+    from compressed_tensors.quantization.quant_scheme import NVFP4
+
+    torch.manual_seed(4)
+    weight, how = torch.randn(72, 256), QuantizationScheme(targets=["Linear"], **NVFP4)
+    given = {"weight": weight, "weight_global_scale": 1 / whole_scale(weight)}
+    given["weight_scale"] = rounded(weight, "nvfp4", whole_scale(weight))[1].float()
+    packed = theirs.compress(given, how)
+    checkpoint(tmp_path, "nvfp4", **packed)
+    config = json.loads((tmp_path / "config.json").read_text())
+    groups = json.loads(how.model_dump_json())
+    config["quantization_config"]["config_groups"] = {"group_0": groups}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    layer = storage.load(empty(), tmp_path, activations="nvfp4")[0]
+    close(layer.dequantize(), theirs.decompress(packed, how)["weight"].double(), 8e-3)
+    close(layer.dequantize(), values(weight, "nvfp4", whole_scale(weight)), 1e-6)
+
+
+@pytest.mark.parametrize("kind", SIZES)
+def test_devices_without_products_of_four_bits(tmp_path, monkeypatch, kind):
+    """There the weights are taken alone, by tvm-pack, unless products are asked for."""
+    torch.manual_seed(1)
+    weight, _ = checkpoint(tmp_path, kind)
+    with pytest.raises(UnsupportedError, match=f"activations='{kind}'.* tvm-pack --from=auto"):
+        storage.load(empty(), tmp_path)
+    tvm_pack("--from=auto", str(tmp_path), "-o", str(tmp_path / "own"))
+    layer = storage.load(empty(), tmp_path / "own")[0]
+    assert type(layer) is nn.Linear and layer.type == "f4_e2m1"
+    close(layer.dequantize(), weight, 1e-3)
+    found = {target: multiplies_four(tilusvm.target_report(target)) for target in ("sm_90a", "sm_100a", "sm_120a")}
+    assert found == {"sm_90a": False, "sm_100a": True, "sm_120a": True}
+    for target, taken in found.items():
+        monkeypatch.setattr(storage, "device_report", lambda device, target=target: tilusvm.target_report(target))
+        assert storage._four_of(None, "cuda") == (("nvfp4", "mxfp4") if taken else ())
+
+
+@pytest.mark.parametrize(
+    "changes, said",
+    [
+        ({"weight_global_scale": None}, "no weight_global_scale"), ({"input_global_scale": None}, "no input_global"),
+        ({"input_global_scale": torch.zeros(1)}, "input_global_scale is .*above 0"),
+        ({"weight_scale": torch.ones(72, 8).to(F8)}, r"weight_scale is .*not \[72, 16\]"),
+        ({"bias": torch.ones(3)}, "bias is"),
+        ({"weight_packed": torch.zeros(72, 128).char()}, "not uint8"), ({"odd": torch.ones(1)}, "'odd'"),
+    ],
+)  # fmt: skip
+def test_damaged(tmp_path, changes, said):
+    torch.manual_seed(1)
+    checkpoint(tmp_path, "nvfp4", **changes)
+    with pytest.raises((ValueError, UnsupportedError), match=f"layer 0 .compressed-tensors.*{said}"):
+        storage.load(empty(), tmp_path, activations="nvfp4")
+
+
+def test_other_choices_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="activations must be nvfp4, mxfp4 or None, not 'i8'"):
+        torch.manual_seed(1)
+        checkpoint(tmp_path, "nvfp4")
+        storage.load(empty(), tmp_path, activations="i8")

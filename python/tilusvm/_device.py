@@ -24,6 +24,13 @@ def target_report(target: str) -> dict[str, str]:
     return dict(line.split(": ", 1) for line in _native.target_report("cpu", target).splitlines())
 
 
+def multiplies_four(report: dict[str, str]) -> bool:
+    """Do the tensor cores of what device_report or target_report tells of multiply elements of 4 bits, with scales of
+    blocks, as they are?"""
+    uses = report.get("uses", "").split(", ")
+    return "tcgen05" in uses or "mma_block_scale" in uses
+
+
 def synchronize(device: Any = "cuda", stream: int = 0) -> None:
     """Waits for a stream; a kernel that faulted raises FaultError, with its name."""
     _native.synchronize(device, stream)

@@ -1,10 +1,12 @@
-"""Layers of checkpoints that others have quantized for activations of 8 bits, taken as they lie: nn8.Linear8.
+"""Layers of checkpoints that others have quantized for activations of 8 or 4 bits, taken as they lie: nn8.Linear8.
 
 storage.load finds here what the configuration beside the files says of layers: compressed-tensors' W8A8 (int-quantized,
-float-quantized) and W4A8 (pack-quantized, or int-quantized of 4 bits), FP8 as DeepSeek-V3 and AutoFP8 write it, and
-Model Optimizer's. Codes and scales are those of the file; weights of 8 bits stay where it is mapped. Scales of
-activations that are found as the model runs are one for each row, or for 128 of it, where the weights have blocks; one
-that the file has (static) is taken. Formats: compressed-tensors' QuantizationArgs, DeepSeek-V3's inference/kernel.py.
+float-quantized), W4A8 (pack-quantized, or int-quantized of 4 bits) and W4A4 (nvfp4-pack-quantized and
+mxfp4-pack-quantized, where these are asked for, or the device multiplies 4 bits), FP8 as DeepSeek-V3 and AutoFP8 write
+it, and Model Optimizer's. Codes and scales are those of the file; weights of 8 bits, and of W4A4, stay where it is
+mapped. Scales of activations that are found as the model runs are one for each row, or for 128 of it, where the weights
+have blocks; one that the file has (static) is taken. Formats: compressed-tensors' QuantizationArgs, DeepSeek-V3's
+inference/kernel.py.
 """
 
 from __future__ import annotations
@@ -13,20 +15,21 @@ import dataclasses
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from . import UnsupportedError
 from ._formats import codes_of_bits
 from ._torch import torch
-from .nn8 import Linear8
+from .nn8 import FOUR, Linear8
 
-__all__ = ["EightLayer", "Rule", "layers_of"]
+__all__ = ["EightLayer", "FourLayer", "Rule", "layers_of"]
 
 _BLOCK = [128, 128]
 _CODES, _SCALES = ("weight", "weight_packed"), ("weight_scale", "weight_scale_inv")
 _TENSORS = (*_CODES, *_SCALES, "weight_shape", "weight_zero_point", "weight_g_idx", "input_scale", "input_zero_point",
             "bias")  # fmt: skip
+_WHOLE_SCALES = ("weight_global_scale", "input_global_scale")  # of NVFP4
 _DTYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16}
 _KINDS = {"i8": torch.int8, "f8_e4m3": torch.float8_e4m3fn}
 _INSTEAD = "tvm-pack --from=auto FOLDER -o OTHER imports its weights alone, for activations of 16 bits"
@@ -102,17 +105,31 @@ def _lacks(weights, activations):
     return ""
 
 
-def _compressed(config):
+def _four_of(weights, activations):
+    """Of a group of compressed-tensors whose weights and activations have 4 bits: nvfp4 or mxfp4; "" of others."""
+    for kind, strategy, dynamic in (("nvfp4", "tensor_group", "local"), ("mxfp4", "group", True)):
+        wanted = {"num_bits": 4, "type": "float", "strategy": strategy, "group_size": FOUR[kind][1]}
+        same = all(wanted.items() <= said.items() and said.get("symmetric", True) for said in (weights, activations))
+        if same and not weights.get("dynamic") and activations.get("dynamic") == dynamic:
+            return kind
+    return ""
+
+
+def _compressed(config, four):
     rules = []
     for group in (config.get("config_groups") or {}).values():
         weights, activations = group.get("weights") or {}, group.get("input_activations") or {}
         lacks = _lacks(weights, activations) if activations else "its activations have 16 bits, and others' have 8"
+        kind = _four_of(weights, activations)
+        if kind:
+            hint = f"storage.load(..., activations={kind!r}) rounds them so on any device"
+            lacks = "" if kind in four else f"they have 4 bits, which the device does not multiply as they are: {hint}"
         if group.get("output_activations"):
             lacks = "its results are rounded, too (output_activations)"
         rules.append(
             Rule(
-                "compressed-tensors", "i8" if activations.get("type") == "int" else "f8_e4m3",
-                static=not activations.get("dynamic"), bits=weights.get("num_bits") or 0,
+                "compressed-tensors", kind or ("i8" if activations.get("type") == "int" else "f8_e4m3"),
+                static=not activations.get("dynamic") or kind == "nvfp4", bits=weights.get("num_bits") or 0,
                 group=(weights.get("group_size") or 0) if weights.get("strategy") == "group" else 0,
                 blocks=weights.get("strategy") == "block", targets=tuple(group.get("targets") or ()), lacks=lacks,
             )
@@ -124,12 +141,12 @@ def _compressed(config):
     return [dataclasses.replace(rule, lacks=why or rule.lacks) for rule in rules] if eight else []
 
 
-def rules_of(config: Mapping[str, Any]) -> list[Rule]:
+def rules_of(config: Mapping[str, Any], four: Collection[str] = ()) -> list[Rule]:
     """Of a quantization_config: how its layers are quantized; none where activations stay as they are, or of another
-    method."""
+    method. four: which activations of 4 bits are multiplied as they are."""
     method = config.get("quant_method")
     if method == "compressed-tensors":
-        return _compressed(config)
+        return _compressed(config, four)
     if method == "fp8":
         static = config.get("activation_scheme") == "static"
         return [Rule("fp8", static=static, blocks=bool(config.get("weight_block_size")), lacks=_lacks_fp8(config))]
@@ -174,9 +191,22 @@ class EightLayer:
         self.name, self.shapes, self.rule, self.dtype, self._path = name, dict(shapes), rule, dtype, path
         if rule.lacks:
             raise self.refused(rule.lacks)
-        strange = [last for last in shapes if last not in _TENSORS]
+        strange = [last for last in shapes if last not in self._known()]
         if strange:
             raise self.refused(f"it has a tensor {strange[0]!r}; what that does is not known")
+        self._find()
+        try:
+            Linear8(self.in_features, self.out_features, device="meta", **self._words())
+        except ValueError as error:
+            raise self.refused(str(error)) from None
+
+    def _known(self):
+        """What its tensors may be called."""
+        return _TENSORS
+
+    def _find(self):
+        """The extents, and which of the tensors are the codes and the scales."""
+        rule, shapes = self.rule, self.shapes
         self.codes, self.scales = (self._one_of(names) for names in (_CODES, _SCALES))
         kind, shape = shapes[self.codes]
         wanted = torch.int32 if self.codes == "weight_packed" else torch.int8
@@ -190,10 +220,6 @@ class EightLayer:
             raise self._damaged("it has no input_scale, and the activations are static")
         if rule.group > 128 and rule.group % 128 or 0 < rule.group <= 128 and rule.group not in (32, 64, 128):
             raise self.refused(f"its groups are of {rule.group} inputs; 32, 64 and multiples of 128 are multiplied")
-        try:
-            Linear8(self.in_features, self.out_features, device="meta", **self._words())
-        except ValueError as error:
-            raise self.refused(str(error)) from None
 
     def _one_of(self, names):
         found = [name for name in names if name in self.shapes]
@@ -214,8 +240,8 @@ class EightLayer:
     def refused(self, what: str) -> UnsupportedError:
         """The error that says why the layer cannot be multiplied."""
         return UnsupportedError(
-            f"{self._path}: layer {self.name} ({self.rule.format}) cannot be multiplied by activations of 8 bits: "
-            f"{what}; {_INSTEAD}"
+            f"{self._path}: layer {self.name} ({self.rule.format}) cannot be multiplied by activations of "
+            f"{4 if self.rule.activations in FOUR else 8} bits: {what}; {_INSTEAD}"
         )
 
     def placeholder(self) -> torch.nn.Module:
@@ -312,15 +338,63 @@ class EightLayer:
         return codes.t().contiguous(), zeros
 
 
-def layers_of(folder: str, files: Iterable[Any]) -> dict[str, EightLayer]:
-    """The layers of a folder's files, by name; none where its configuration says nothing of activations of 8 bits.
+class FourLayer(EightLayer):
+    """One layer of W4A4, NVFP4 or MXFP4: weight_packed uint8 [out, in / 2], the first of two numbers in the lower bits,
+    weight_scale [out, in / group], of NVFP4 f8_e4m3 and multiplied by 1 / weight_global_scale, and 1 /
+    input_global_scale the scale of all activations (compressed-tensors' compressors/nvfp4)."""
 
-    files: of storage. UnsupportedError for a layer that cannot be multiplied, with its format and the reason.
+    codes, scales = "weight_packed", "weight_scale"
+
+    def _known(self):
+        return (self.codes, self.scales, *(_WHOLE_SCALES if self.rule.activations == "nvfp4" else ()), "bias")
+
+    def _find(self):
+        _, size, scale_dtype = FOUR[self.rule.activations]
+        for name in self._known()[:-1]:
+            if name not in self.shapes:
+                raise self._damaged(f"it has no {name}")
+        kind, shape = self.shapes[self.codes]
+        if len(shape) != 2 or kind != torch.uint8:
+            raise self.refused(f"{self.codes} is {kind} {shape}, not uint8 [out, in / 2]")
+        self.out_features, self.in_features = shape[0], shape[1] * 2
+        wanted = scale_dtype, [shape[0], self.in_features // size]
+        if (self.shapes[self.scales][0], list(self.shapes[self.scales][1])) != wanted:
+            raise self._damaged(f"{self.scales} is {' '.join(map(str, self.shapes[self.scales]))}, not {wanted[1]}")
+
+    def _words(self):
+        type, group, _ = FOUR[self.rule.activations]
+        return {"type": type, "group": group, "activations": self.rule.activations, "dtype": self.dtype}
+
+    def _inverse(self, tensors, name):
+        """1 / a tensor's scale, f32 [1]."""
+        scale = tensors[name].float()
+        if scale.numel() != 1 or not float(scale) > 0:
+            raise self._damaged(f"{name} is {scale.tolist()}, not one number above 0")
+        return (1 / scale).reshape(1)
+
+    @torch.no_grad()
+    def layer(self, tensors: Mapping[str, torch.Tensor], dtype: torch.dtype | None = None) -> Linear8:
+        n, k, bias = self.out_features, self.in_features, tensors.get("bias")
+        if bias is not None and list(bias.shape) != [n]:
+            raise self._damaged(f"bias is {list(bias.shape)}, not {[n]}")
+        made = Linear8(k, n, bias is not None, static=self.rule.static, device="meta", **self._words())
+        made.packed, made.scales = tensors[self.codes], tensors[self.scales]
+        made.bias = bias if bias is None else bias.float()
+        if self.rule.activations == "nvfp4":
+            made.multiplier, made.input_scale = (self._inverse(tensors, name) for name in _WHOLE_SCALES)
+        return made
+
+
+def layers_of(folder: str, files: Iterable[Any], four: Collection[str] = ()) -> dict[str, EightLayer]:
+    """The layers of a folder's files, by name; none where its configuration says nothing of activations of 8 or 4 bits.
+
+    files: of storage. four: as of rules_of. UnsupportedError for a layer that cannot be multiplied, with its format and
+    the reason.
     """
     if not os.path.isdir(folder):
         return {}
     config, dtype = _configuration(folder)
-    rules = rules_of(config)
+    rules = rules_of(config, four)
     if not rules:
         return {}
     tensors: dict[str, dict[str, tuple[torch.dtype, list[int]]]] = {}
@@ -335,7 +409,8 @@ def layers_of(folder: str, files: Iterable[Any]) -> dict[str, EightLayer]:
         fitting = [rule for rule in rules if rule.fits(name)] or [rule for rule in rules if "Linear" in rule.targets]
         rule = fitting[0] if fitting else Rule(rules[0].format, lacks="no group of the configuration has it")
         own = {last: entry for last, entry in shapes.items() if not is_of_caches(last)}
-        found[name] = EightLayer(name, own, rule, dtype, folder)
+        made = FourLayer if rule.activations in FOUR else EightLayer
+        found[name] = made(name, own, rule, dtype, folder)
     return found
 
 

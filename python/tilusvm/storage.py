@@ -16,12 +16,13 @@ import struct
 import sys
 
 from . import UnsupportedError, checkpoint8
+from ._device import device_report, multiplies_four
 from ._torch import torch
 from ._narrow import NARROW
 from .checkpoint import layers_of
 from .experts import Experts, MixtureOfExperts, is_mixture, route_
 from .nn import Linear, LowBit
-from .nn8 import Linear8
+from .nn8 import FOUR, Linear8
 
 __all__ = ["save", "load"]
 
@@ -329,11 +330,22 @@ class _WaitingList(_Waiting):
                 raise KeyError(f"of the {count} experts of {self.name} the files have the {kind} of {numbers}")
 
 
-def prepare_imported(model, files, path):
-    """Puts modules without memory where files have imported layers, and what waits for their tensors: a list."""
+def _four_of(activations, device):
+    """Which activations of 4 bits are multiplied as they are: those asked for, or those of a GPU that does so."""
+    if activations not in (None, *FOUR):
+        raise ValueError(f"load: activations must be {', '.join(FOUR)} or None, not {activations!r}")
+    if activations is not None:
+        return (activations,)
+    is_gpu = device is not None and torch.device(device).type == "cuda"
+    return tuple(FOUR) if is_gpu and multiplies_four(device_report(device)) else ()
+
+
+def prepare_imported(model, files, path, four=()):
+    """Puts modules without memory where files have imported layers, and what waits for their tensors: a list. four: of
+    checkpoint8.layers_of."""
     rename = _renamer(model)
     layers = {rename(n): layer for file in files for n, layer in layers_of(file.path, file.metadata).items()}
-    eight = {rename(n): layer for n, layer in checkpoint8.layers_of(path, files).items()}
+    eight = {rename(n): layer for n, layer in checkpoint8.layers_of(path, files, four).items()}
     for name, layer in eight.items():
         if _experts_of(model, name):
             raise layer.refused(f"no program multiplies experts so, as those of {_experts_of(model, name)}")
@@ -453,7 +465,7 @@ def _make_the_rest(model, device, strict):
 @torch.no_grad()
 def load(
     model: torch.nn.Module, path: str | os.PathLike[str], *, device: torch.device | str | None = None,
-    strict: bool = True,
+    strict: bool = True, activations: str | None = None,
 ) -> torch.nn.Module:  # fmt: skip
     """Gives a model the tensors of a folder, or one file, that save or tvm-pack --from wrote; returns it.
 
@@ -468,13 +480,15 @@ def load(
     layer that no program multiplies is an UnsupportedError that names it.
 
     So it is with a folder as others wrote it where its config.json says that activations are rounded to 8 bits
-    (checkpoint8): each torch.nn.Linear becomes a nn8.Linear8 of the same codes and scales, without tvm-pack.
+    (checkpoint8): each torch.nn.Linear becomes a nn8.Linear8 of the same codes and scales, without tvm-pack. Where it
+    says that they are rounded to 4 bits, this is done with activations "nvfp4" or "mxfp4", and, with None, where device
+    is a GPU whose tensor cores multiply 4 bits; otherwise it is an UnsupportedError, as tvm-pack imports the weights.
     """
     files = files_of(os.fspath(path))
     where = {name: (file, name) for file in files for name in file.entries}
     aliases = {a: n for file in files for a, n in json.loads(file.metadata.get("aliases", "{}")).items()}
     modules = {m: c for file in files for m, c in json.loads(file.metadata.get("modules", "{}")).items()}
-    waiting = prepare_imported(model, files, path)
+    waiting = prepare_imported(model, files, path, _four_of(activations, device))
     if waiting:
         rename = _renamer(model)
         where = {
