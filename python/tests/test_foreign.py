@@ -220,14 +220,15 @@ def test_experts_have_16_bits():
     assert down.experts == 1 and before[0].type == "f8_e4m3"
 
 
-def test_plain_weights_for_activations_of_8_bits():
-    config = {"quant_method": "tilusvm", "type": "u4", "group": 64, "activations": "i8"}
+@pytest.mark.parametrize("type, group, activations", [("u4", 64, "i8"), ("f4_e2m1", 32, "mxfp4")])
+def test_plain_weights_for_activations_of_8_bits(type, group, activations):
+    config = {"quant_method": "tilusvm", "type": type, "group": group, "activations": activations}
     parts = parts_of(config, 256, [128, 64])
     weights = [torch.randn(size, 256).half() for size in (128, 64)]
     for i, weight in enumerate(weights):
         parts.take(i, "weight", weight, "out", 0, weight.shape[0])
     (made,) = parts.finish()
-    assert isinstance(made, nn.Linear8) and made.type == "u4" and made.out_features == 192
+    assert isinstance(made, nn.Linear8) and made.type == type and made.out_features == 192
     with pytest.raises(ValueError, match="activations must be"):
         scheme.Scheme.from_config({**config, "activations": "f16"})
     with pytest.raises(ValueError, match="multiple of 128"):
