@@ -11,7 +11,7 @@ from conftest import NO_TORCH, torch
 if torch is None:
     pytest.skip(NO_TORCH, allow_module_level=True)
 
-from torch_kit import DEVICES, close, number, tvm_pack  # noqa: E402
+from torch_kit import DEVICES, close, number, small_model, tvm_pack  # noqa: E402
 
 import tilusvm  # noqa: E402
 from tilusvm import UnsupportedError, nn, ops, quantize, storage  # noqa: E402
@@ -299,27 +299,16 @@ def test_layers_that_are_refused(words, said):
         Linear8(**words)
 
 
-class Model(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.up = torch.nn.Linear(128, 256)
-        self.down = torch.nn.Linear(256, 128, bias=False)
-        self.head = torch.nn.Linear(128, 12)
-
-    def forward(self, x):
-        return self.head(self.down(torch.nn.functional.silu(self.up(x))))
-
-
 @pytest.mark.parametrize("kind", SIZES)
 def test_models(tmp_path, device, kind):
-    model = Model().to(device).bfloat16()
+    model = small_model().to(device).bfloat16()
     x = torch.randn(3, 128, device=device).bfloat16()
     exact = model(x)
     quantize.quantize_(model, "f4_e2m1", SIZES[kind], ["head"], activations=kind, progress=False)
     y = model(x)
     assert (y.float() - exact.float()).norm() < 0.3 * exact.float().norm()
     storage.save(model, tmp_path)
-    other = storage.load(Model().to("meta"), tmp_path, device=device)
+    other = storage.load(small_model().to("meta"), tmp_path, device=device)
     assert other.up.extra_repr() == model.up.extra_repr() and torch.equal(other(x), y)
     with torch.no_grad():
         assert torch.equal(torch.compile(model, backend="aot_eager", fullgraph=True)(x), y)

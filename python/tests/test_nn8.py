@@ -6,7 +6,7 @@ from conftest import NO_TORCH, torch
 if torch is None:
     pytest.skip(NO_TORCH, allow_module_level=True)
 
-from torch_kit import DEVICES, close  # noqa: E402
+from torch_kit import DEVICES, close, small_model  # noqa: E402
 
 from tilusvm import nn, ops, parallel, quantize, storage  # noqa: E402
 from tilusvm.nn8 import Linear8  # noqa: E402
@@ -183,29 +183,18 @@ def test_gradients_are_refused():
         assert not layer(x).requires_grad
 
 
-class Model(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.up = torch.nn.Linear(128, 256)
-        self.down = torch.nn.Linear(256, 128, bias=False)
-        self.head = torch.nn.Linear(128, 12)
-
-    def forward(self, x):
-        return self.head(self.down(torch.nn.functional.silu(self.up(x))))
-
-
 @pytest.mark.parametrize("type, group, activations", [("u4", 64, "i8"), ("i8", 0, "i8"), ("f8_e4m3", 128, "f8_e4m3")])
 @pytest.mark.parametrize("most", [1 << 30, 20000])
 def test_models(tmp_path, device, type, group, activations, most):
     torch.manual_seed(2)
-    model = Model().to(device).bfloat16()
+    model = small_model().to(device).bfloat16()
     x = torch.randn(3, 128, device=device).bfloat16()
     exact = model(x)
     quantize.quantize_(model, type, group, ["head"], activations=activations, progress=False)
     assert isinstance(model.up, Linear8) and type_of(model.head) is torch.nn.Linear
     assert (model(x).float() - exact.float()).norm() < (0.3 if type == "u4" else 0.1) * exact.float().norm()
     storage.save(model, tmp_path, max_shard_bytes=most)
-    for other in (Model().half(), Model().to("meta"), model):
+    for other in (small_model().half(), small_model().to("meta"), model):
         storage.load(other, tmp_path, device=device)
         assert other.up.extra_repr() == model.up.extra_repr() and other.up.dtype == torch.bfloat16
         assert torch.equal(other(x), model(x))
@@ -248,7 +237,7 @@ def test_batch_invariance_is_refused():
 
 def test_a_compiled_model(device):
     """Without a break of the graph, of the same bits."""
-    model = quantize.quantize_(Model().to(device).half(), "u4", 64, ["head"], activations="i8", progress=False)
+    model = quantize.quantize_(small_model().to(device).half(), "u4", 64, ["head"], activations="i8", progress=False)
     x = torch.randn(3, 128, device=device).half()
     compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
     with torch.no_grad():

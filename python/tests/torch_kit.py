@@ -2,6 +2,7 @@
 
 import pathlib
 import subprocess
+from collections import OrderedDict
 
 import pytest
 from conftest import needs_gpu, torch
@@ -25,6 +26,14 @@ def tvm_pack(*arguments):
     """Runs the tool."""
     done = subprocess.run([TOOL, "--quiet", *arguments], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def small_model():
+    """Three layers: up, down and head."""
+    nn = torch.nn
+    layers = OrderedDict(up=nn.Linear(128, 256), silu=nn.SiLU())
+    layers.update(down=nn.Linear(256, 128, bias=False), head=nn.Linear(128, 12))
+    return nn.Sequential(layers)
 
 
 def number(type, code):
