@@ -10,6 +10,8 @@ void tvm_view_read(const tvm_ir_kernel *kernel, const tvm_insn *insn, tvm_view *
                        .rank = slot->rank,
                        .index = operands + 1};
     const tvm_operand *order = view->index + view->base_rank;
+    uint32_t behind = 2 + view->base_rank + (order->kind == TVM_OPERAND_NONE ? 0 : order->value);
+    view->settled = behind < insn->count && operands[behind].kind != TVM_OPERAND_NONE;
     for (unsigned d = 0; slot->form == TVM_FORM_PART && d < slot->rank; d++)
         view->from[d] = (uint8_t)(order->kind == TVM_OPERAND_NONE ? view->base_rank - slot->rank + d
                                                                   : order[1 + d].value);

@@ -19,6 +19,7 @@ typedef struct tvm_view {
     unsigned base_rank, rank;
     const tvm_operand *index;   /* an expression a dimension of the base */
     uint8_t from[TVM_MAX_RANK]; /* of PART: dimension d of the view is dimension from[d] of the base */
+    bool settled; /* no launch that may still run writes what is read through it: the program's promise */
 } tvm_view;
 /* Of a view-global whose operands fit its row. */
 void tvm_view_read(const tvm_ir_kernel *kernel, const tvm_insn *insn, tvm_view *view);

@@ -5,20 +5,13 @@
 #include "runtime.h"
 #include "view.h"
 
-/* Is the view-global settled? The operand stands behind the order. */
-static bool promises(const tvm_ir_kernel *kernel, const tvm_insn *made) {
-    const tvm_operand *operands = tvm_operands(kernel, made);
-    uint32_t at = 1 + kernel->slots[operands->value].rank;
-    at += operands[at].kind == TVM_OPERAND_NONE ? 1 : 1 + operands[at].value;
-    return at < made->count && operands[at].kind != TVM_OPERAND_NONE;
-}
-
 /* Does a view on the way from the tensor to its memory promise that earlier launches have written it? */
 static bool is_settled(const tvm_ir_kernel *kernel, uint32_t slot) {
     for (unsigned depth = 0; depth <= TVM_MAX_VIEW_DEPTH && kernel->slots[slot].view != 0; depth++) {
-        const tvm_insn *made = &kernel->insns[kernel->slots[slot].view - 1];
-        if (promises(kernel, made)) return true;
-        slot = tvm_operands(kernel, made)->value;
+        tvm_view view;
+        tvm_view_read(kernel, &kernel->insns[kernel->slots[slot].view - 1], &view);
+        if (view.settled) return true;
+        slot = view.base;
     }
     return false;
 }
