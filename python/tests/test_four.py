@@ -1,7 +1,6 @@
 """Products whose both sides have 4 bits, NVFP4 and MXFP4: operators, layers, and checkpoints of others.
 
-What is expected is computed here alone, in torch's arithmetic: scales and the nearest numbers by their definitions
-(OCP's microscaling formats, section 6.3; compressed-tensors' QuantizationArgs), and products in float64."""
+What is expected is computed by microscaled_kit's definitions, and products in float64."""
 
 import json
 
@@ -11,6 +10,19 @@ from conftest import NO_TORCH, torch
 if torch is None:
     pytest.skip(NO_TORCH, allow_module_level=True)
 
+from microscaled_kit import (  # noqa: E402
+    F8,
+    MAGNITUDES,
+    SCALES,
+    SIZES,
+    codes_of,
+    nearest,
+    powers,
+    rounded,
+    unpacked,
+    values,
+    whole_scale,
+)
 from torch_kit import DEVICES, close, number, small_model, tvm_pack  # noqa: E402
 
 import tilusvm  # noqa: E402
@@ -18,61 +30,14 @@ from tilusvm import UnsupportedError, nn, ops, quantize, storage  # noqa: E402
 from tilusvm._device import multiplies_four  # noqa: E402
 from tilusvm.nn8 import Linear8  # noqa: E402
 
-HALF, FLOAT, F8, F4 = torch.float16, torch.float32, torch.float8_e4m3fn, torch.float4_e2m1fn_x2
-SIZES = {"nvfp4": 16, "mxfp4": 32}
-SCALES = {"nvfp4": F8, "mxfp4": torch.uint8}
-MAGNITUDES = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0]
+HALF, FLOAT, F4 = torch.float16, torch.float32, torch.float4_e2m1fn_x2
+KINDS = ("nvfp4", "mxfp4")
 
 
 @pytest.fixture(params=DEVICES)
 def device(request):
     torch.manual_seed(21)
     return request.param
-
-
-# ---- the definitions ----
-
-
-def nearest(x):
-    """The numbers of f4_e2m1 nearest to x, of two as near the one whose code is even, in float64."""
-    table = torch.tensor(MAGNITUDES, dtype=torch.float64, device=x.device)
-    distance = (x.abs().double()[..., None] - table).abs() + 1e-9 * (torch.arange(8, device=x.device) % 2)
-    return table[distance.argmin(-1)] * x.sign()
-
-
-def rounded(x, kind, scale=None):
-    """The numbers of x [..., k] and the scales of its groups, both in float64."""
-    groups = (x.float() if scale is None else x.float() / scale.float()).unflatten(-1, (-1, SIZES[kind]))
-    most = groups.abs().amax(-1, keepdim=True)
-    if kind == "nvfp4":
-        step = (most / 6).clamp(2.0**-9, 448.0).to(F8).float()
-    else:
-        step = 2.0 ** (most.clamp(min=2.0**-124).log2().floor() - 2)
-    return nearest(groups / step).flatten(-2), step[..., 0].double()
-
-
-def values(x, kind, scale=None):
-    """What x becomes, in float64."""
-    numbers, steps = rounded(x, kind, scale)
-    return numbers * steps.repeat_interleave(SIZES[kind], -1) * (1 if scale is None else scale.double())
-
-
-def whole_scale(x):
-    """NVFP4's scale of a tensor: its greatest group has the greatest scale of f8_e4m3."""
-    return (x.abs().amax().float() / (448 * 6)).reshape(1)
-
-
-def unpacked(codes, type="f4_e2m1"):
-    """The numbers of rows of codes, of which the first has the lowest bits, in float64."""
-    bits = int(type[1])
-    every = (codes.cpu()[..., None].int() >> torch.arange(8) & 1).flatten(-2).unflatten(-1, (-1, bits))
-    table = torch.tensor([number(type, code) for code in range(1 << bits)], dtype=torch.float64)
-    return table[(every << torch.arange(bits)).sum(-1)].to(codes.device)
-
-
-def powers(scales):
-    """The numbers of scales, in float64."""
-    return 2.0 ** (scales.double() - 127) if scales.dtype == torch.uint8 else scales.double()
 
 
 # ---- operators ----
@@ -122,7 +87,7 @@ def test_bytes_of_compressed_tensors():
     assert torch.equal(ops.quantize_rows(numbers.float(), torch.uint8, 64)[0], theirs)
 
 
-@pytest.mark.parametrize("kind", SIZES)
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("m", [1, 6])
 def test_matmul_scaled(device, kind, m):
     x, w = torch.randn(m, 256, device=device).half(), torch.randn(72, 256, device=device).half() * 0.05
@@ -201,7 +166,7 @@ def test_numbers_that_are_refused(words, kind, said):
             op(x, **words)
 
 
-@pytest.mark.parametrize("kind", SIZES)
+@pytest.mark.parametrize("kind", KINDS)
 def test_fake_tensors(kind):
     x, scale = torch.randn(3, 128), torch.ones(1) if kind == "nvfp4" else None
     made = (torch.uint8, SIZES[kind], False, SCALES[kind], scale)
@@ -222,7 +187,7 @@ def test_fake_tensors(kind):
 # ---- layers ----
 
 
-@pytest.mark.parametrize("kind", SIZES)
+@pytest.mark.parametrize("kind", KINDS)
 def test_linear(device, kind):
     linear = torch.nn.Linear(256, 72).to(device).half()
     layer = nn.Linear.from_float(linear, "f4_e2m1", SIZES[kind], activations=kind)
@@ -255,7 +220,7 @@ def test_a_scale_of_all_activations(device):
     assert "static=True" in repr(layer)
 
 
-@pytest.mark.parametrize("kind", SIZES)
+@pytest.mark.parametrize("kind", KINDS)
 def test_codes(device, kind):
     codes = torch.randint(0, 16, (128, 72), dtype=torch.uint8)
     if kind == "nvfp4":
@@ -299,7 +264,7 @@ def test_layers_that_are_refused(words, said):
         Linear8(**words)
 
 
-@pytest.mark.parametrize("kind", SIZES)
+@pytest.mark.parametrize("kind", KINDS)
 def test_models(tmp_path, device, kind):
     model = small_model().to(device).bfloat16()
     x = torch.randn(3, 128, device=device).bfloat16()
@@ -328,9 +293,7 @@ def checkpoint(path, kind, **changes):
     weight = torch.randn(72, 256)
     scale = whole_scale(weight) if kind == "nvfp4" else None
     numbers, steps = rounded(weight, kind, scale)
-    codes = numbers.abs()[..., None].eq(torch.tensor(MAGNITUDES, dtype=torch.float64)).int().argmax(-1)
-    codes = (codes | numbers.lt(0).int() << 3).to(torch.uint8)
-    tensors = {"weight_packed": codes[:, ::2] | codes[:, 1::2] << 4, "bias": torch.randn(72).bfloat16()}
+    tensors = {"weight_packed": codes_of(numbers), "bias": torch.randn(72).bfloat16()}
     if kind == "nvfp4":
         tensors |= {
             "weight_scale": steps.float().to(F8), "weight_global_scale": 1 / scale,
@@ -355,7 +318,7 @@ def empty():
         return torch.nn.Sequential(torch.nn.Linear(256, 72))
 
 
-@pytest.mark.parametrize("kind", SIZES)
+@pytest.mark.parametrize("kind", KINDS)
 def test_checkpoints(tmp_path, device, kind):
     weight, bias = checkpoint(tmp_path, kind)
     layer = storage.load(empty(), tmp_path, device=device, activations=kind)[0]
@@ -389,7 +352,7 @@ def test_a_layer_that_compressed_tensors_packs(tmp_path):
     close(layer.dequantize(), values(weight, "nvfp4", whole_scale(weight)), 1e-6)
 
 
-@pytest.mark.parametrize("kind", SIZES)
+@pytest.mark.parametrize("kind", KINDS)
 def test_devices_without_products_of_four_bits(tmp_path, monkeypatch, kind):
     """There the weights are taken alone, by tvm-pack, unless products are asked for."""
     torch.manual_seed(1)
@@ -414,7 +377,7 @@ def test_devices_without_products_of_four_bits(tmp_path, monkeypatch, kind):
         ({"input_global_scale": torch.zeros(1)}, "input_global_scale is .*above 0"),
         ({"weight_scale": torch.ones(72, 8).to(F8)}, r"weight_scale is .*not \[72, 16\]"),
         ({"bias": torch.ones(3)}, "bias is"),
-        ({"weight_packed": torch.zeros(72, 128).char()}, "not uint8"), ({"odd": torch.ones(1)}, "'odd'"),
+        ({"weight_packed": torch.zeros(72, 128).char()}, "not torch.uint8"), ({"odd": torch.ones(1)}, "'odd'"),
     ],
 )  # fmt: skip
 def test_damaged(tmp_path, changes, said):

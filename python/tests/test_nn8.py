@@ -215,7 +215,7 @@ def test_a_static_layer_is_kept(tmp_path):
 @pytest.mark.parametrize(
     "words, said",
     [
-        ({}, "in_features must be a multiple of 128.*skip"), ({"skip": "1", "activations": "f16"}, "i8, f8_e4m3, nvfp4 or"),
+        ({}, "in_features must be a multiple of 128.*skip"), ({"skip": "1", "activations": "f16"}, "i8, f8_e4m3, nvfp4, mxfp4 or"),
         ({"skip": "1", "calibrate": [torch.zeros(1, 128)]}, "calibrate goes without"),
         ({"skip": "1", "type": "i8"}, "group of i8"), ({"skip": "1", "type": "f4_e2m1", "zeros": True}, "zeros goes"),
         ({"skip": "1", "type": "u8"}, "u8 do not go"),

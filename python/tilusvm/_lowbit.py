@@ -88,5 +88,6 @@ def _told(kind):
     size = f"groups of {kind['group']}" if kind["group"] else "one group"
     activations = f" for activations of {kind['activations']}" if kind.get("activations") else ""
     static = " with one scale" if kind.get("static") else ""
+    static += " with scales of inputs" if kind.get("smooth") else ""
     scales = f" with scales of {kind['scales']}" if kind.get("scales") else ""
     return f"{kind['type']} in {size}{' with zero points' if kind['zeros'] else ''}{scales}{activations}{static}"

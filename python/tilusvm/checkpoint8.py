@@ -1,179 +1,42 @@
 """Layers of checkpoints that others have quantized for activations of 8 or 4 bits, taken as they lie: nn8.Linear8.
 
-storage.load finds here what the configuration beside the files says of layers: compressed-tensors' W8A8 (int-quantized,
-float-quantized), W4A8 (pack-quantized, or int-quantized of 4 bits) and W4A4 (nvfp4-pack-quantized and
-mxfp4-pack-quantized, where these are asked for, or the device multiplies 4 bits), FP8 as DeepSeek-V3 and AutoFP8 write
-it, and Model Optimizer's. Codes and scales are those of the file; weights of 8 bits, and of W4A4, stay where it is
-mapped. Scales of activations that are found as the model runs are one for each row, or for 128 of it, where the weights
-have blocks; one that the file has (static) is taken. Formats: compressed-tensors' QuantizationArgs, DeepSeek-V3's
-inference/kernel.py.
+storage.load finds here what the configuration beside the files says of layers (_checkpoint_rules): compressed-tensors'
+W8A8 (int-quantized, float-quantized), W4A8 (pack-quantized, or int-quantized of 4 bits) and W4A4 (nvfp4-pack-quantized
+and mxfp4-pack-quantized, where these are asked for, or the device multiplies 4 bits), FP8 as DeepSeek-V3 and AutoFP8
+write it, and Model Optimizer's FP8, MXFP8, W8A8 of SmoothQuant, NVFP4 with and without AWQ, and W4A8 of MXFP4. Codes
+and scales are those of the file; weights of 8 bits, and of W4A4, stay where it is mapped. Scales of activations that
+are found as the model runs are one for each row, or for 128 of it, where the weights have blocks; one that the file has
+(static) is taken. Formats: compressed-tensors' QuantizationArgs, DeepSeek-V3's inference/kernel.py, Model Optimizer's
+modelopt/torch/export/quant_utils.py and torch/quantization/qtensor.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import os
-import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from . import UnsupportedError
-from ._formats import codes_of_bits
+from ._checkpoint_rules import Rule, configuration_of, rules_of
+from ._formats import codes_of_bits, format_of
+from ._narrow import as_bytes, widened
 from ._torch import torch
-from .nn8 import FOUR, Linear8
+from .nn8 import MICROSCALED, Linear8
 
-__all__ = ["EightLayer", "FourLayer", "Rule", "layers_of"]
+__all__ = ["EightLayer", "MicroscaledLayer", "Rule", "layers_of"]
 
-_BLOCK = [128, 128]
 _CODES, _SCALES = ("weight", "weight_packed"), ("weight_scale", "weight_scale_inv")
 _TENSORS = (*_CODES, *_SCALES, "weight_shape", "weight_zero_point", "weight_g_idx", "input_scale", "input_zero_point",
             "bias")  # fmt: skip
-_WHOLE_SCALES = ("weight_global_scale", "input_global_scale")  # of NVFP4
-_DTYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16}
+_SMOOTHING = "pre_quant_scale"  # of Model Optimizer: [in], by which inputs are multiplied
+#: Of numbers with scales of 8 bits: what the codes are called, of NVFP4 the scales of all weights and of all
+#: activations, and whether these are reciprocals.
+_MICROSCALED = {
+    "compressed-tensors": ("weight_packed", ("weight_global_scale", "input_global_scale"), True),
+    "modelopt": ("weight", ("weight_scale_2", "input_scale"), False),
+}
 _KINDS = {"i8": torch.int8, "f8_e4m3": torch.float8_e4m3fn}
 _INSTEAD = "tvm-pack --from=auto FOLDER -o OTHER imports its weights alone, for activations of 16 bits"
-
-
-@dataclasses.dataclass(frozen=True)
-class Rule:
-    """How some layers are quantized.
-
-    format: the method that the configuration names; activations, static: of nn8.Linear8; bits: of weights; group:
-    inputs that share a scale, 0 for all; blocks: weights have scales of 128 x 128; targets: names of layers, `re:`
-    before an expression, or "Linear" for all; lacks: why no layer can be multiplied so, or "".
-    """
-
-    format: str
-    activations: str = "f8_e4m3"
-    static: bool = False
-    bits: int = 8
-    group: int = 0
-    blocks: bool = False
-    targets: tuple[str, ...] = ("Linear",)
-    lacks: str = ""
-
-    def fits(self, name: str) -> bool:
-        """Is the layer named, or among those of an expression?"""
-        return any(
-            re.match(target[3:], name) if target.startswith("re:") else f".{name}".endswith(f".{target}")
-            for target in self.targets
-        )
-
-
-# ---- configurations ----
-
-
-def _lacks_fp8(config):
-    if config.get("fmt", "e4m3") not in ("e4m3", "float8_e4m3fn"):
-        return f"its weights are {config['fmt']}, not e4m3"
-    if config.get("activation_scheme", "dynamic") not in ("dynamic", "static"):
-        return f"its activation_scheme is {config['activation_scheme']!r}"
-    block = config.get("weight_block_size")
-    if block and list(block) != _BLOCK:
-        return f"its scales are of blocks of {list(block)}, not {_BLOCK}"
-    if block and config.get("activation_scheme") == "static":
-        return "its weights have blocks, and its activations one scale"
-    return ""
-
-
-def _lacks(weights, activations):
-    """What of a group of compressed-tensors no layer multiplies; "" where one does."""
-    bits, strategy = weights.get("num_bits"), weights.get("strategy")
-    own, dynamic = activations.get("strategy"), activations.get("dynamic") or False
-    is_block = weights.get("type") == "float" and strategy == "block"
-    if activations.get("num_bits") != 8 or activations.get("type") not in ("int", "float"):
-        return f"its activations have {activations.get('num_bits')} bits of type {activations.get('type')}, not 8"
-    if not activations.get("symmetric", True):
-        return "its activations have zero points"
-    if dynamic not in (True, False) or not dynamic and own != "tensor" or dynamic and is_block != (own == "group"):
-        kind = "dynamic" if dynamic is True else "static" if not dynamic else dynamic
-        return f"scales of activations are {kind}, one for each {own}, and those of weights for each {strategy}"
-    if own not in ("tensor", "token", "group"):
-        return f"its activations have a scale for each {own}"
-    if is_block and (weights.get("block_structure") != _BLOCK or activations.get("group_size") != _BLOCK[1]):
-        sizes = f"{weights.get('block_structure')} and {activations.get('group_size')}"
-        return f"its scales are of blocks of {sizes}, not {_BLOCK} and {_BLOCK[1]}"
-    if bits == 8 and weights.get("type") != activations["type"]:
-        return f"weights of type {weights.get('type')} do not go with activations of type {activations['type']}"
-    if bits == 8 and strategy not in ("channel", "tensor", "block"):
-        return f"its weights of 8 bits have a scale for each {strategy}"
-    if bits != 8 and (weights.get("type") != "int" or bits not in (2, 4)):
-        return f"its weights are of {bits} bits of type {weights.get('type')}; integers of 2 and 4 bits are known"
-    if bits != 8 and strategy not in ("channel", "tensor", "group"):
-        return f"its weights of {bits} bits have a scale for each {strategy}"
-    return ""
-
-
-def _four_of(weights, activations):
-    """Of a group of compressed-tensors whose weights and activations have 4 bits: nvfp4 or mxfp4; "" of others."""
-    for kind, strategy, dynamic in (("nvfp4", "tensor_group", "local"), ("mxfp4", "group", True)):
-        wanted = {"num_bits": 4, "type": "float", "strategy": strategy, "group_size": FOUR[kind][1]}
-        same = all(wanted.items() <= said.items() and said.get("symmetric", True) for said in (weights, activations))
-        if same and not weights.get("dynamic") and activations.get("dynamic") == dynamic:
-            return kind
-    return ""
-
-
-def _compressed(config, four):
-    rules = []
-    for group in (config.get("config_groups") or {}).values():
-        weights, activations = group.get("weights") or {}, group.get("input_activations") or {}
-        lacks = _lacks(weights, activations) if activations else "its activations have 16 bits, and others' have 8"
-        kind = _four_of(weights, activations)
-        if kind:
-            hint = f"storage.load(..., activations={kind!r}) rounds them so on any device"
-            lacks = "" if kind in four else f"they have 4 bits, which the device does not multiply as they are: {hint}"
-        if group.get("output_activations"):
-            lacks = "its results are rounded, too (output_activations)"
-        rules.append(
-            Rule(
-                "compressed-tensors", kind or ("i8" if activations.get("type") == "int" else "f8_e4m3"),
-                static=not activations.get("dynamic") or kind == "nvfp4", bits=weights.get("num_bits") or 0,
-                group=(weights.get("group_size") or 0) if weights.get("strategy") == "group" else 0,
-                blocks=weights.get("strategy") == "block", targets=tuple(group.get("targets") or ()), lacks=lacks,
-            )
-        )  # fmt: skip
-    eight = [g for g in (config.get("config_groups") or {}).values() if (g.get("input_activations") or {})]
-    sparse = (config.get("sparsity_config") or {}).get("format", "dense")
-    why = f"its weights are sparse ({sparse})" if sparse != "dense" else ""
-    why = "its layers have transforms (transform_config)" if config.get("transform_config") else why
-    return [dataclasses.replace(rule, lacks=why or rule.lacks) for rule in rules] if eight else []
-
-
-def rules_of(config: Mapping[str, Any], four: Collection[str] = ()) -> list[Rule]:
-    """Of a quantization_config: how its layers are quantized; none where activations stay as they are, or of another
-    method. four: which activations of 4 bits are multiplied as they are."""
-    method = config.get("quant_method")
-    if method == "compressed-tensors":
-        return _compressed(config, four)
-    if method == "fp8":
-        static = config.get("activation_scheme") == "static"
-        return [Rule("fp8", static=static, blocks=bool(config.get("weight_block_size")), lacks=_lacks_fp8(config))]
-    if method in (None, "modelopt") and config.get("quant_algo") == "FP8":
-        return [Rule("modelopt", static=True)]
-    return []
-
-
-def _configuration(folder):
-    """What is said of the quantization, and the type of activations."""
-    found = {}
-    for name in ("config.json", "hf_quant_config.json"):
-        path = os.path.join(folder, name)
-        if os.path.exists(path):
-            with open(path) as file:
-                try:
-                    said = json.load(file)
-                except ValueError as error:
-                    raise ValueError(f"{path} is no JSON: {error}") from error
-            if isinstance(said, dict):
-                found = {**said, **found}
-    quantization = found.get("quantization_config") or found.get("quantization") or {}
-    dtype = _DTYPES.get(found.get("dtype") or found.get("torch_dtype"), torch.bfloat16)
-    return quantization if isinstance(quantization, dict) else {}, dtype
-
-
-# ---- layers ----
 
 
 class EightLayer:
@@ -200,22 +63,28 @@ class EightLayer:
         except ValueError as error:
             raise self.refused(str(error)) from None
 
+    def _bits(self):
+        """Of activations."""
+        shared = MICROSCALED.get(self.rule.activations)
+        return format_of(shared[0]).bits if shared else 8
+
     def _known(self):
         """What its tensors may be called."""
-        return _TENSORS
+        return (*_TENSORS, *([_SMOOTHING] if self.rule.format == "modelopt" else []))
 
     def _find(self):
         """The extents, and which of the tensors are the codes and the scales."""
         rule, shapes = self.rule, self.shapes
         self.codes, self.scales = (self._one_of(names) for names in (_CODES, _SCALES))
         kind, shape = shapes[self.codes]
-        wanted = torch.int32 if self.codes == "weight_packed" else torch.int8
+        wanted, each = (torch.int32, 32 // rule.bits) if self.codes == "weight_packed" else (torch.int8, 1)
+        wanted, each = (torch.uint8, 8 // rule.bits) if rule.type else (wanted, each)
         wanted = _KINDS[rule.activations] if rule.bits == 8 else wanted
         if len(shape) != 2 or kind != wanted or self.codes == "weight_packed" and rule.bits == 8:
             what = f"{wanted} [out, in]" + (" of weight" if rule.bits == 8 else f" of {rule.bits} bits")
             raise self.refused(f"{self.codes} is {kind} {shape}, not {what}")
         self.out_features = shape[0]
-        self.in_features = shape[1] * (32 // rule.bits if self.codes == "weight_packed" else 1)
+        self.in_features = shape[1] * each
         if rule.static and "input_scale" not in shapes:
             raise self._damaged("it has no input_scale, and the activations are static")
         if rule.group > 128 and rule.group % 128 or 0 < rule.group <= 128 and rule.group not in (32, 64, 128):
@@ -230,7 +99,7 @@ class EightLayer:
     def _words(self):
         """The arguments of Linear8."""
         rule = self.rule
-        type = rule.activations if rule.bits == 8 else f"u{rule.bits}"
+        type = rule.activations if rule.bits == 8 else rule.type or f"u{rule.bits}"
         group = 128 if rule.blocks else min(rule.group, 128)
         return {"type": type, "group": group, "activations": rule.activations, "dtype": self.dtype}
 
@@ -241,7 +110,7 @@ class EightLayer:
         """The error that says why the layer cannot be multiplied."""
         return UnsupportedError(
             f"{self._path}: layer {self.name} ({self.rule.format}) cannot be multiplied by activations of "
-            f"{4 if self.rule.activations in FOUR else 8} bits: {what}; {_INSTEAD}"
+            f"{self._bits()} bits: {what}; {_INSTEAD}"
         )
 
     def placeholder(self) -> torch.nn.Module:
@@ -266,13 +135,24 @@ class EightLayer:
         self._check_order(tensors)
         if self.rule.bits != 8:
             codes, zeros = self._narrow(tensors)
-            return Linear8.from_codes(codes, scales, zeros, bias, input_scale=step, **words)
+            made = Linear8.from_codes(codes, scales, zeros, bias, input_scale=step, **words)
+            made.smoothing = self._smoothing(tensors)
+            return made
         self._check_zeros(tensors.get("weight_zero_point"))
         made = Linear8(k, n, bias is not None, static=step is not None, device="meta", **words)
         made.packed, made.scales = tensors[self.codes], scales
         made.bias = bias if bias is None else bias.float()
-        made.input_scale = step
+        made.input_scale, made.smoothing = step, self._smoothing(tensors)
         return made
+
+    def _smoothing(self, tensors):
+        """What inputs are multiplied by, f32 [in], or None."""
+        scales = tensors.get(_SMOOTHING)
+        if scales is None:
+            return None
+        if list(scales.shape) != [self.in_features] or not scales.dtype.is_floating_point:
+            raise self._damaged(f"{_SMOOTHING} is {scales.dtype} {list(scales.shape)}, not {[self.in_features]}")
+        return scales.float()
 
     def _input_scale(self, tensors):
         if not self.rule.static:  # an upper bound, or what another program would take
@@ -287,6 +167,9 @@ class EightLayer:
     def _scales(self, scales):
         """As Linear8 has them."""
         n, k, rule, shape = self.out_features, self.in_features, self.rule, list(scales.shape)
+        scales = as_bytes(scales)
+        if rule.type and scales.dtype == torch.uint8:  # of e8m0
+            scales = widened(scales, torch.float32)
         groups = k // rule.group if rule.group else 1
         wanted = [-(-n // 128), -(-k // 128)] if rule.blocks else [n, groups]
         if not scales.dtype.is_floating_point or scales.element_size() == 1:
@@ -316,6 +199,8 @@ class EightLayer:
         n, k, bits, rule = self.out_features, self.in_features, self.rule.bits, self.rule
         half, zeros = 1 << bits - 1, tensors.get("weight_zero_point")
         groups = k // rule.group if rule.group else 1
+        if rule.type:
+            return codes_of_bits(tensors[self.codes].contiguous(), bits).t().contiguous(), None
         if self.codes == "weight":
             weight = tensors["weight"]
             if int(weight.max()) >= half or int(weight.min()) < -half:
@@ -338,39 +223,50 @@ class EightLayer:
         return codes.t().contiguous(), zeros
 
 
-class FourLayer(EightLayer):
-    """One layer of W4A4, NVFP4 or MXFP4: weight_packed uint8 [out, in / 2], the first of two numbers in the lower bits,
-    weight_scale [out, in / group], of NVFP4 f8_e4m3 and multiplied by 1 / weight_global_scale, and 1 /
-    input_global_scale the scale of all activations (compressed-tensors' compressors/nvfp4)."""
+class MicroscaledLayer(EightLayer):
+    """One layer whose weights and activations have scales of 8 bits: NVFP4, MXFP4 or MXFP8.
 
-    codes, scales = "weight_packed", "weight_scale"
+    Codes uint8 [out, in / 2], the first of two numbers in the lower bits, or f8_e4m3 [out, in]; weight_scale [out, in /
+    group], of NVFP4 f8_e4m3, and beside it one scale of all weights and one of all activations, of compressed-tensors
+    (compressors/nvfp4) as their reciprocals.
+    """
+
+    scales = "weight_scale"
 
     def _known(self):
-        return (self.codes, self.scales, *(_WHOLE_SCALES if self.rule.activations == "nvfp4" else ()), "bias")
+        """What it must have, and what it may."""
+        more = [_SMOOTHING] if self.rule.format == "modelopt" else []
+        return (*self._needed(), "bias", *more)
+
+    def _needed(self):
+        self.codes, whole, _ = _MICROSCALED[self.rule.format]
+        return (self.codes, self.scales, *(whole if self.rule.activations == "nvfp4" else ()))
 
     def _find(self):
-        _, size, scale_dtype = FOUR[self.rule.activations]
-        for name in self._known()[:-1]:
+        type, size, scale_dtype = MICROSCALED[self.rule.activations]
+        for name in self._needed():
             if name not in self.shapes:
                 raise self._damaged(f"it has no {name}")
         kind, shape = self.shapes[self.codes]
-        if len(shape) != 2 or kind != torch.uint8:
-            raise self.refused(f"{self.codes} is {kind} {shape}, not uint8 [out, in / 2]")
-        self.out_features, self.in_features = shape[0], shape[1] * 2
-        wanted = scale_dtype, [shape[0], self.in_features // size]
-        if (self.shapes[self.scales][0], list(self.shapes[self.scales][1])) != wanted:
-            raise self._damaged(f"{self.scales} is {' '.join(map(str, self.shapes[self.scales]))}, not {wanted[1]}")
+        bits = format_of(type).bits
+        wanted = torch.uint8 if bits < 8 else _KINDS[type]
+        if len(shape) != 2 or kind != wanted:
+            raise self.refused(f"{self.codes} is {kind} {shape}, not {wanted} [out, in{' / 2' if bits < 8 else ''}]")
+        self.out_features, self.in_features = shape[0], shape[1] * 8 // bits
+        scales = scale_dtype, [shape[0], self.in_features // size]
+        if (self.shapes[self.scales][0], list(self.shapes[self.scales][1])) != scales:
+            raise self._damaged(f"{self.scales} is {' '.join(map(str, self.shapes[self.scales]))}, not {scales[1]}")
 
     def _words(self):
-        type, group, _ = FOUR[self.rule.activations]
+        type, group, _ = MICROSCALED[self.rule.activations]
         return {"type": type, "group": group, "activations": self.rule.activations, "dtype": self.dtype}
 
-    def _inverse(self, tensors, name):
-        """1 / a tensor's scale, f32 [1]."""
+    def _whole(self, tensors, name, inverse):
+        """A tensor's scale, f32 [1]."""
         scale = tensors[name].float()
-        if scale.numel() != 1 or not float(scale) > 0:
+        if scale.numel() != 1 or not 0 < float(scale) < float("inf"):
             raise self._damaged(f"{name} is {scale.tolist()}, not one number above 0")
-        return (1 / scale).reshape(1)
+        return (1 / scale if inverse else scale).reshape(1)
 
     @torch.no_grad()
     def layer(self, tensors: Mapping[str, torch.Tensor], dtype: torch.dtype | None = None) -> Linear8:
@@ -380,8 +276,10 @@ class FourLayer(EightLayer):
         made = Linear8(k, n, bias is not None, static=self.rule.static, device="meta", **self._words())
         made.packed, made.scales = tensors[self.codes], tensors[self.scales]
         made.bias = bias if bias is None else bias.float()
+        made.smoothing = self._smoothing(tensors)
         if self.rule.activations == "nvfp4":
-            made.multiplier, made.input_scale = (self._inverse(tensors, name) for name in _WHOLE_SCALES)
+            _, names, inverse = _MICROSCALED[self.rule.format]
+            made.multiplier, made.input_scale = (self._whole(tensors, name, inverse) for name in names)
         return made
 
 
@@ -393,7 +291,7 @@ def layers_of(folder: str, files: Iterable[Any], four: Collection[str] = ()) -> 
     """
     if not os.path.isdir(folder):
         return {}
-    config, dtype = _configuration(folder)
+    config, dtype = configuration_of(folder)
     rules = rules_of(config, four)
     if not rules:
         return {}
@@ -409,7 +307,7 @@ def layers_of(folder: str, files: Iterable[Any], four: Collection[str] = ()) -> 
         fitting = [rule for rule in rules if rule.fits(name)] or [rule for rule in rules if "Linear" in rule.targets]
         rule = fitting[0] if fitting else Rule(rules[0].format, lacks="no group of the configuration has it")
         own = {last: entry for last, entry in shapes.items() if not is_of_caches(last)}
-        made = FourLayer if rule.activations in FOUR else EightLayer
+        made = MicroscaledLayer if rule.activations in MICROSCALED else EightLayer
         found[name] = made(name, own, rule, dtype, folder)
     return found
 

@@ -121,8 +121,8 @@ class Linear(LowBit):
     ) -> Linear | Linear8:  # fmt: skip
         """Quantizes a torch.nn.Linear, or the Conv1D of transformers; quantize.quantize_ has the arguments.
 
-        activations: "i8", "f8_e4m3", "nvfp4" or "mxfp4": a nn8.Linear8, which rounds x to 8 or 4 bits and multiplies
-        these."""
+        activations: "i8", "f8_e4m3", "nvfp4", "mxfp4" or "mxfp8": a nn8.Linear8, which rounds x to 8 or 4 bits and
+        multiplies these."""
         if activations is not None:
             words = {"zeros": zeros, "dtype": dtype, "scales": scales, "importance": importance, "device": device}
             return _eight("from_float", batch_invariant).from_float(

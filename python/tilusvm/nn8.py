@@ -18,10 +18,23 @@ from ._registry import HALVES, need, need_tensor
 
 __all__ = ["ACTIVATIONS", "Linear8"]
 
-ACTIVATIONS = {"i8": torch.int8, "f8_e4m3": torch.float8_e4m3fn, "nvfp4": torch.uint8, "mxfp4": torch.uint8}
+ACTIVATIONS = {
+    "i8": torch.int8, "f8_e4m3": torch.float8_e4m3fn, "nvfp4": torch.uint8, "mxfp4": torch.uint8,
+    "mxfp8": torch.float8_e4m3fn,
+}  # fmt: skip
 _GREATEST = {"i8": 127.0, "f8_e4m3": 448.0}
-#: Of activations of 4 bits, which weights share: the type, group and type of scales.
-FOUR = {"nvfp4": ("f4_e2m1", 16, torch.float8_e4m3fn), "mxfp4": ("f4_e2m1", 32, torch.uint8)}
+#: Of activations with scales of 8 bits, which weights share: the type, group and type of scales.
+MICROSCALED = {
+    "nvfp4": ("f4_e2m1", 16, torch.float8_e4m3fn), "mxfp4": ("f4_e2m1", 32, torch.uint8),
+    "mxfp8": ("f8_e4m3", 32, torch.uint8),
+}  # fmt: skip
+#: Those of them of 4 bits.
+FOUR = tuple(name for name, (type, *_) in MICROSCALED.items() if format_of(type).bits == 4)
+#: Buffers that layers have alike which become one, and what a message calls them.
+_SHARED = {
+    "input_scale": "static scales of inputs", "multiplier": "scales of all weights",
+    "smoothing": "scales of each input",
+}  # fmt: skip
 _MOST_NVFP4 = 448.0 * 6.0  # of a number times its scale
 
 
@@ -64,17 +77,20 @@ class Linear8(LowBit):
     of 32, 64 or 128 inputs, or of all (group 0). zeros: a zero point to a group, for unsigned types of fewer bits.
     static: one scale for all of x, which the buffer input_scale has, in the place of a row's: x / input_scale is
     rounded to even and saturates.
-    activations "nvfp4" and "mxfp4": both x and W are f4_e2m1 (`type`) in groups of 16 with scales of f8_e4m3, or of 32
-    with powers of two. NVFP4 has beside them a scale of all of W, the buffer multiplier, and one of all of x: max |x| /
-    (448 * 6), found as the layer runs, so that a row's bits depend on the others; with static that of input_scale.
+    activations "nvfp4", "mxfp4" and "mxfp8": both x and W are f4_e2m1, of "mxfp8" f8_e4m3 (`type`), in groups of 16
+    with scales of f8_e4m3 ("nvfp4"), or of 32 with powers of two. NVFP4 has beside them a scale of all of W, the buffer
+    multiplier, and one of all of x: max |x| / (448 * 6), found as the layer runs, so that a row's bits depend on the
+    others; with static that of input_scale. smooth: x is multiplied by the buffer smoothing before it is rounded (AWQ's
+    and SmoothQuant's pre_quant_scale), whose reciprocals W has been multiplied by.
     in_features is a multiple of 128, out_features of 8. x: [..., in_features], float16 or bfloat16, whose type y has;
     or the numbers and scales that rms_norm_quantized and the like give, and behind them True where they were given
-    by_group, of nvfp4 the scale of all; then y is of `dtype`.
+    by_group, of nvfp4 the scale of all; then y is of `dtype`, and x has been multiplied by smoothing.
 
     Buffers: packed (8 bits, [out_features, in_features], or uint8, by pack_a8, of W4A4 [out_features, in_features / 2],
     the first of two numbers in the lower bits), scales (float32: [out_features, 1], [out_features / 128, in_features /
-    128] of blocks, or [groups, out_features] of fewer bits; of W4A4 float8_e4m3fn or uint8, [out_features, groups]),
-    zeros (uint8, or None), bias (float32 [out_features], or None), input_scale and multiplier (float32 [1], or None).
+    128] of blocks, or [groups, out_features] of fewer bits; of nvfp4 float8_e4m3fn, of mxfp4 and mxfp8 uint8,
+    [out_features, groups]), zeros (uint8, or None), bias (float32 [out_features], or None), input_scale and multiplier
+    (float32 [1], or None), smoothing (float32 [in_features], or None).
     half() and the like change `dtype` alone. A gradient is refused when it is asked for. state_dict(), storage.save and
     load are as of nn.Linear.
     """
@@ -84,8 +100,8 @@ class Linear8(LowBit):
 
     def __init__(
         self, in_features: int, out_features: int, bias: bool = True, *, type: str = "u4", group: int = 128,
-        zeros: bool = False, activations: str = "f8_e4m3", static: bool = False, dtype: torch.dtype = torch.float16,
-        device: torch.device | str | None = None,
+        zeros: bool = False, activations: str = "f8_e4m3", static: bool = False, smooth: bool = False,
+        dtype: torch.dtype = torch.float16, device: torch.device | str | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
         check_activations("Linear8", activations)
@@ -96,12 +112,12 @@ class Linear8(LowBit):
                 f"Linear8: in_features must be a multiple of 128, out_features of 8, not {in_features} and "
                 f"{out_features}; nn.Linear without activations takes any, and quantize_ leaves out what skip names"
             )
-        four, size, scale_dtype = FOUR.get(activations, (None, None, None))
-        if four not in (None, type):
-            raise ValueError(f"Linear8: type must be {four} with activations of {activations}, not {type!r}")
+        shared, size, scale_dtype = MICROSCALED.get(activations, (None, None, None))
+        if shared not in (None, type):
+            raise ValueError(f"Linear8: type must be {shared} with activations of {activations}, not {type!r}")
         #: Are weights of the activations' type, side by side as these are?
-        self.is_wide = type in (activations, four)
-        allowed = (size,) if four else (0, 32, 64, 128)
+        self.is_wide = type in (activations, shared)
+        allowed = (size,) if shared else (0, 32, 64, 128)
         if type == activations:
             allowed = (0, 128) if type == "f8_e4m3" else (0,)
         if group not in allowed:
@@ -119,8 +135,9 @@ class Linear8(LowBit):
         self.type, self.group, self.activations = type, group, activations
         self._whole = out_features, in_features
         groups = in_features // group if group else 1
-        if four:
-            shape, kind, scales = (out_features, in_features // 2), torch.uint8, (out_features, groups)
+        if shared:
+            columns = in_features * format_of(type).bits // 8
+            shape, kind, scales = (out_features, columns), ACTIVATIONS[activations], (out_features, groups)
         elif self.is_wide:
             shape, kind = (out_features, in_features), ACTIVATIONS[type]
             scales = (-(-out_features // 128), groups) if group else (out_features, 1)
@@ -137,6 +154,7 @@ class Linear8(LowBit):
         buffer("bias", bias, (out_features,), torch.float32)
         buffer("input_scale", static, (1,), torch.float32)
         buffer("multiplier", activations == "nvfp4", (1,), torch.float32)
+        buffer("smoothing", smooth, (in_features,), torch.float32)
 
     @property
     def has_blocks(self) -> bool:
@@ -155,7 +173,8 @@ class Linear8(LowBit):
         return self
 
     def _kind(self):
-        return {**super()._kind(), "activations": self.activations, "static": self.input_scale is not None}
+        smooth = {} if self.smoothing is None else {"smooth": True}  # which states of layers without it do not say
+        return {**super()._kind(), "activations": self.activations, "static": self.input_scale is not None, **smooth}
 
     @classmethod
     @torch.no_grad()
@@ -179,7 +198,7 @@ class Linear8(LowBit):
             made.bias.copy_(linear.bias)
         if made.is_wide and not bool(weight.isfinite().all()):
             raise quantize.refusal(weight, dtype)
-        if activations in FOUR:
+        if activations in MICROSCALED:
             if made.multiplier is not None:
                 made.multiplier = _scale_of(weight)
             made.packed, made.scales = made._numbers(weight.contiguous(), made.multiplier)
@@ -208,7 +227,8 @@ class Linear8(LowBit):
     ) -> Linear8:  # fmt: skip
         """Of given codes uint8[k, n], one to a byte, floats scales [k / group, n], of blocks [n / 128, k / 128], zero
         points uint8 as scales, bias, and one scale of all activations, without quantizing anew. With activations of
-        nvfp4 scales are float8_e4m3fn, and multiplier the scale of all weights (None: 1); of mxfp4 uint8 of e8m0."""
+        nvfp4 scales are float8_e4m3fn, and multiplier the scale of all weights (None: 1); of mxfp4 and mxfp8 uint8 of
+        e8m0."""
         need("from_codes", "codes", codes, dtype=torch.uint8, dim=2)
         k, n = codes.shape
         made = cls(
@@ -216,10 +236,10 @@ class Linear8(LowBit):
             static=input_scale is not None, dtype=dtype, device="meta",
         )  # fmt: skip
         shape = tuple(made.scales.shape)
-        four = activations in FOUR
+        shared = MICROSCALED.get(activations)
         scales = as_bytes(scales)
-        wanted = shape[::-1] if four or shape == (n, 1) else shape
-        need("from_codes", "scales", scales, dtype=FOUR[activations][2] if four else None, shape=wanted, like=codes)
+        wanted = shape[::-1] if shared or shape == (n, 1) else shape
+        need("from_codes", "scales", scales, dtype=shared[2] if shared else None, shape=wanted, like=codes)
         if multiplier is not None and activations != "nvfp4":
             raise ValueError(f"from_codes: multiplier goes with activations of nvfp4, not with {activations}")
         if zeros is not None:
@@ -233,8 +253,9 @@ class Linear8(LowBit):
             one = torch.ones(1) if multiplier is None else multiplier
             made.multiplier = one.detach().to(codes.device).float().reshape(1).clone()
         quantize.check_codes("from_codes", codes, type)
-        if four:
-            made.packed, made.scales = bits_of_codes(codes.t().contiguous(), 4), scales.t().contiguous()
+        if shared:
+            numbers = bits_of_codes(codes.t().contiguous(), format_of(type).bits)
+            made.packed, made.scales = numbers.view(ACTIVATIONS[activations]), scales.t().contiguous()
         elif made.is_wide:
             made.packed = codes.t().contiguous().view(ACTIVATIONS[type])
             made.scales = scales.float().reshape(shape).contiguous()
@@ -247,9 +268,10 @@ class Linear8(LowBit):
     def cat(cls, layers: Sequence[Linear8]) -> Linear8:
         """One layer whose outputs are those of the layers, one after the other: x is rounded once, for one launch.
 
-        They have the same inputs, type, group, zero points, activations, scales of all inputs and of all weights, and
-        dtype, and but for the last a multiple of 128 outputs each where weights have blocks, of 64 where they have
-        fewer bits than activations. A bias that some have not is zero there. ValueError where they do not fit.
+        They have the same inputs, type, group, zero points, activations, scales of all inputs, of each and of all
+        weights, and dtype, and but for the last a multiple of 128 outputs each where weights have blocks, of 64 where
+        they have fewer bits than activations. A bias that some have not is zero there. ValueError where they do not
+        fit.
         """
         if not layers or not all(isinstance(layer, Linear8) for layer in layers):
             raise TypeError("cat: layers must be nn.Linear8, one at least")
@@ -261,7 +283,7 @@ class Linear8(LowBit):
                     raise ValueError(f"cat: {name} differs: {getattr(first, name)} and {getattr(layer, name)}")
             if (layer.zeros is None) != (first.zeros is None):
                 raise ValueError("cat: some of the layers have zero points, and others none")
-            for name, what in (("input_scale", "static scales of inputs"), ("multiplier", "scales of all weights")):
+            for name, what in _SHARED.items():
                 one, other = getattr(first, name), getattr(layer, name)
                 if (one is None) != (other is None) or one is not None and not torch.equal(one, other):
                     raise ValueError(f"cat: the {what} differ")
@@ -276,7 +298,8 @@ class Linear8(LowBit):
         scales = [layer.scales.view(torch.uint8) for layer in layers]  # rows of bytes
         made.scales = torch.cat(scales, 0 if first.is_wide else 1).view(first.scales.dtype)
         made.zeros = None if first.zeros is None else torch.cat([layer.zeros for layer in layers], 1)
-        made.input_scale, made.multiplier = first.input_scale, first.multiplier
+        for name in _SHARED:
+            setattr(made, name, getattr(first, name))
         if any(layer.bias is not None for layer in layers):
             zero = torch.zeros((), device=first.device)
             each = [zero.expand(m.out_features) if m.bias is None else m.bias for m in layers]
@@ -301,9 +324,15 @@ class Linear8(LowBit):
 
     @torch.no_grad()
     def dequantize(self, dtype: torch.dtype = torch.float32) -> torch.Tensor:
-        """The weights [out_features, in_features], computed in f32 and rounded to dtype."""
-        if self.activations in FOUR:
-            numbers = format_of(self.type).numbers(self.device)[codes_of_bits(self.packed, 4).long()]
+        """The weights [out_features, in_features], smoothing among them, computed in f32 and rounded to dtype."""
+        if self.smoothing is None:
+            return self._dequantize(dtype)
+        return (self._dequantize(torch.float32) * self.smoothing).to(dtype)
+
+    def _dequantize(self, dtype):
+        """Without smoothing."""
+        if self.activations in MICROSCALED:
+            numbers = self.packed.float() if self.packed.dtype != torch.uint8 else self._numbers_of_codes()
             weights = numbers * widened(self.scales, torch.float32).repeat_interleave(self.group, 1)
             return (weights if self.multiplier is None else weights * self.multiplier).to(dtype)
         if self.is_wide:
@@ -319,15 +348,20 @@ class Linear8(LowBit):
             parts.append(self._product(numbers, ones, bias=None, out=torch.float32).to(dtype))
         return torch.cat(parts).t().contiguous()
 
+    def _numbers_of_codes(self):
+        """The weights of 4 bits, without their scales."""
+        return format_of(self.type).numbers(self.device)[codes_of_bits(self.packed, 4).long()]
+
     def _numbers(self, x, scale):
-        """x as numbers of 4 bits, and their scales, beside that of all of x."""
-        _, group, scale_dtype = FOUR[self.activations]
-        return ops.quantize_rows(x, torch.uint8, group, scale_dtype=scale_dtype, scale=scale)
+        """x as numbers with scales of 8 bits, and these, beside that of all of x."""
+        _, group, scale_dtype = MICROSCALED[self.activations]
+        return ops.quantize_rows(x, ACTIVATIONS[self.activations], group, scale_dtype=scale_dtype, scale=scale)
 
     def _rounded(self, x):
         """The numbers of x, their scales, and whether these lie by group; of nvfp4 the scale of all of x."""
         kind = ACTIVATIONS[self.activations]
-        if self.activations in FOUR:
+        x = x if self.smoothing is None else x * self.smoothing
+        if self.activations in MICROSCALED:
             scale = None
             if self.multiplier is not None:
                 scale = _scale_of(x) if self.input_scale is None else self.input_scale
@@ -341,7 +375,7 @@ class Linear8(LowBit):
         numbers = numbers if kind.is_floating_point else numbers.round()
         return numbers.to(kind).contiguous(), self.input_scale.expand(*x.shape[:-1], 1).contiguous(), False
 
-    def _product_of_four(self, numbers, factors, scale=None, *, bias, out):
+    def _product_of_microscaled(self, numbers, factors, scale=None, *, bias, out):
         alpha = self.multiplier if scale is None else self.multiplier * scale
         return ops.matmul_scaled(
             numbers, self.packed, factors, self.scales, bias, group=self.group, out_dtype=out, alpha=alpha
@@ -366,7 +400,7 @@ class Linear8(LowBit):
         | tuple[torch.Tensor, torch.Tensor, bool]
         | tuple[torch.Tensor, torch.Tensor, torch.Tensor],
     ) -> torch.Tensor:
-        product = self._product_of_four if self.activations in FOUR else self._product
+        product = self._product_of_microscaled if self.activations in MICROSCALED else self._product
         if isinstance(x, tuple):
             return product(*x, bias=self.bias, out=self.dtype)
         need_tensor("Linear8", "x", x)
@@ -385,4 +419,5 @@ class Linear8(LowBit):
         ]
         parts += ["zeros=True"] if self.zeros is not None else []
         parts += [f"activations={self.activations}"] + (["static=True"] if self.input_scale is not None else [])
+        parts += ["smooth=True"] if self.smoothing is not None else []
         return ", ".join([*parts, f"dtype={self.dtype}"])

@@ -368,9 +368,10 @@ def quantize_(
     or a calibrate.Calibration, which has more options; method: "gptq", "awq" or "gptq+awq", as of Calibration. Weights
     that the data do not reach are quantized without, and warned of.
 
-    activations: "i8", "f8_e4m3", "nvfp4" or "mxfp4": layers become nn8.Linear8, which rounds its activations to 8 bits,
-    or with "nvfp4" (type f4_e2m1 in groups of 16) and "mxfp4" (of 32) to 4. It goes without calibrate and with neither
-    a mixture's experts nor layers whose inputs are no multiple of 128: name them in skip.
+    activations: "i8", "f8_e4m3", "nvfp4", "mxfp4" or "mxfp8": layers become nn8.Linear8, which rounds its activations
+    to 8 bits ("mxfp8": type f8_e4m3 in groups of 32), or with "nvfp4" (f4_e2m1, 16) and "mxfp4" (32) to 4. It goes
+    without calibrate and with neither a mixture's experts nor layers whose inputs are no multiple of 128: name them in
+    skip.
     """
     from .experts import quantize_mixture, route_
     from .nn import Linear

@@ -147,8 +147,8 @@ def _describe(module):
 
 def _kind_of(module):
     if isinstance(module, Linear8):  # its scales do not say of which type its results are
-        static = module.input_scale is not None
-        return {"activations": module.activations, "static": static, "dtype": _NAMES[module.dtype]}
+        own = {"static": module.input_scale is not None, "smooth": module.smoothing is not None}
+        return {"activations": module.activations, **own, "dtype": _NAMES[module.dtype]}
     narrow = module.scale_dtype  # nor do those of 8 bits; halves do
     scales = {} if narrow is None else {"scales": NARROW[narrow], "dtype": _NAMES[module.dtype]}
     if isinstance(module, Experts):
@@ -235,7 +235,7 @@ def _prepare(model, modules, names):
             make, sizes, words = Experts, (config["experts"], *sizes), own
         elif "activations" in config:
             make, words = Linear8, {name: config[name] for name in ("activations", "static")}
-            words["dtype"] = _DTYPES[config["dtype"]]
+            words |= {"smooth": config.get("smooth", False), "dtype": _DTYPES[config["dtype"]]}
         if "scales" in config:
             words |= {"scale_dtype": _NARROW[config["scales"]], "dtype": _DTYPES[config["dtype"]]}
         zeros = prefix + "zeros" in names

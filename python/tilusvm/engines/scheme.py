@@ -22,7 +22,7 @@ from .parts import NAMES, Packed, Rows
 __all__ = ["Scheme", "described"]
 
 #: Other methods of quantization whose checkpoints tvm-pack --from reads.
-_IMPORTED = ("mxfp4", "bitsandbytes")
+_IMPORTED = ("mxfp4", "bitsandbytes", "modelopt")
 _OURS = ("tilusvm", None)
 
 
