@@ -114,7 +114,12 @@ PROGRAMS = {
         "OTYPE=f4_e2m1 GROUP=16 STYPE=f8_e4m3 TWO_SCALES=true",
     ],
     "reduce": ["", "T=f32 OP=max"],
-    "rms_norm": ["", "T=bf16 OTYPE=f8_e4m3 GROUP=128", "GATE=after"],
+    "rms_norm": [
+        "",
+        "T=bf16 OTYPE=f8_e4m3 GROUP=128",
+        "T=bf16 OTYPE=f4_e2m1 GROUP=16 STYPE=f8_e4m3 TWO_SCALES=true",
+        "GATE=after",
+    ],
     "rms_norm_backward": ["", "T=f32"],
     "rope": ["", "T=bf16 STYLE=interleaved"],
     "route": ["", "EXPERTS=256 SCORE=sigmoid BIAS=true RENORMALIZE=true GROUPS=8 TOP_GROUPS=4", "EXPERTS=512 TOP=16"],

@@ -225,13 +225,34 @@ static double scale_of_4_bits(bool nv, double most) {
                       tvm_encode(type, fmin(fmax((double)((float)most * (float)(1 / 6.0)), 0x1p-9), 448)));
 }
 
-START_TEST(groups_are_quantized_to_four_bits) {
-    enum { M = 3, N = 320 };
-    static const char *const forms[] = {"T=f32 OTYPE=f4_e2m1 GROUP=32 STYPE=e8m0",
+static const char *const four_bits[] = {"T=f32 OTYPE=f4_e2m1 GROUP=32 STYPE=e8m0",
                                         "T=f32 OTYPE=f4_e2m1 GROUP=16 STYPE=f8_e4m3",
                                         "T=f32 OTYPE=f4_e2m1 GROUP=16 STYPE=f8_e4m3 TWO_SCALES=true"};
+
+/* Are y and s those of the count values v, divided by `whole`? Quotients may be off by `error`. */
+static void check_four_bits(unsigned form, const double *v, size_t count, const kit_tensor *y,
+                            const kit_tensor *s, double whole, double error) {
+    size_t group = form ? 16 : 32;
+    for (size_t g = 0; g < count / group; g++) {
+        double most = 0;
+        for (size_t i = 0; i < group; i++)
+            most = fmax(most, fabs((double)((float)v[g * group + i] / (float)whole)));
+        double scale = scale_of_4_bits(form > 0, most);
+        ck_assert_msg(s->values[g] == scale, "%s: scale %zu is %g, expected %g", four_bits[form], g,
+                      s->values[g], scale);
+        for (size_t i = 0; i < group; i++) { /* either neighbour of a tie */
+            double quotient = (double)((float)v[g * group + i] / (float)whole) / scale;
+            double found = y->values[g * group + i];
+            ck_assert(found == tvm_decode(y->type, tvm_encode(y->type, quotient * (1 + error))) ||
+                      found == tvm_decode(y->type, tvm_encode(y->type, quotient * (1 - error))));
+        }
+    }
+}
+
+START_TEST(groups_are_quantized_to_four_bits) {
+    enum { M = 3, N = 320 };
     size_t group = _i ? 16 : 32, groups = (size_t)M * N / group;
-    kernel_kit k = kit_open("quantize_rows.vasm", forms[_i]);
+    kernel_kit k = kit_open("quantize_rows.vasm", four_bits[_i]);
     kit_scalar(&k, M), kit_scalar(&k, N);
     kit_tensor *x = kit_input(&k, type_of("f32"), (size_t)M * N, -1, 1),
                *y = kit_tensor_new(&k, type_of("f4_e2m1"), (size_t)M * N),
@@ -242,24 +263,33 @@ START_TEST(groups_are_quantized_to_four_bits) {
     for (size_t i = 0; i < group; i++) x->values[i] = 0;
     kit_write(&k, x);
     kit_launch(&k, "quantize_rows");
-    for (size_t g = 0; g < groups; g++) {
-        double most = 0, v[32];
-        for (size_t i = 0; i < group; i++) {
-            v[i] = whole ? (double)((float)x->values[g * group + i] / (float)whole->values[0])
-                         : x->values[g * group + i];
-            most = fmax(most, fabs(v[i]));
-        }
-        double scale = scale_of_4_bits(_i > 0, most);
-        ck_assert_msg(s->values[g] == scale, "%s: scale %zu is %g, expected %g", forms[_i], g, s->values[g],
-                      scale);
-        for (size_t i = 0; i < group; i++) {
-            double quotient = v[i] / scale, found = y->values[g * group + i]; /* either neighbour of a tie */
-            ck_assert(found == tvm_decode(y->type, tvm_encode(y->type, quotient * (1 + 2e-7))) ||
-                      found == tvm_decode(y->type, tvm_encode(y->type, quotient * (1 - 2e-7))));
-        }
-    }
+    check_four_bits((unsigned)_i, x->values, (size_t)M * N, y, s, whole ? whole->values[0] : 1, 2e-7);
     kit_close(&k);
-    compiles("quantize_rows.vasm", forms[_i]);
+    compiles("quantize_rows.vasm", four_bits[_i]);
+}
+END_TEST
+
+/* Of rms_norm, whose result they are: computed here in float64. */
+START_TEST(norms_are_quantized_to_four_bits) {
+    enum { M = 3, N = 320 };
+    double norm[M * N], eps = 0x1p-10;
+    kernel_kit k = kit_open("rms_norm.vasm", four_bits[_i]);
+    kit_scalar(&k, M), kit_scalar(&k, N), kit_scalar(&k, eps);
+    const kit_tensor *x = kit_input(&k, type_of("f32"), (size_t)M * N, -4, 4),
+                     *w = kit_input(&k, type_of("f32"), N, 0.5, 2);
+    kit_tensor *y = kit_tensor_new(&k, type_of("f4_e2m1"), (size_t)M * N),
+               *s = kit_tensor_new(&k, type_of(_i ? "f8_e4m3" : "e8m0"), (size_t)M * N / (_i ? 16 : 32));
+    const kit_tensor *whole = _i == 2 ? kit_input(&k, type_of("f32"), 1, 0.01, 0.02) : NULL;
+    kit_launch(&k, "rms_norm");
+    for (size_t i = 0; i < M; i++) {
+        double squares = 0;
+        for (size_t j = 0; j < N; j++) squares += x->values[i * N + j] * x->values[i * N + j] / N;
+        for (size_t j = 0; j < N; j++)
+            norm[i * N + j] = x->values[i * N + j] / sqrt(squares + eps) * w->values[j];
+    }
+    check_four_bits((unsigned)_i, norm, (size_t)M * N, y, s, whole ? whole->values[0] : 1, 1e-6);
+    kit_close(&k);
+    compiles("rms_norm.vasm", four_bits[_i]);
 }
 END_TEST
 
@@ -316,6 +346,8 @@ START_TEST(impossible_options_are_refused) {
     is_refused(program_path("quantize_rows.vasm", path), "STYPE=e8m0", "STYPE must be");
     is_refused(program_path("rms_norm.vasm", path), "OTYPE=bf16", "OTYPE must be");
     is_refused(program_path("rms_norm.vasm", path), "GROUP=128", "GROUP must be");
+    is_refused(program_path("rms_norm.vasm", path), "OTYPE=f4_e2m1", "with groups f4_e2m1");
+    is_refused(program_path("rms_norm.vasm", path), "OTYPE=i8 GROUP=16 STYPE=f8_e4m3", "STYPE must be");
 }
 END_TEST
 
@@ -327,6 +359,7 @@ int main(void) {
     tcase_add_loop_test(tests, rows_are_quantized, 0, TYPES);
     tcase_add_test(tests, groups_are_quantized_as_mxfp8);
     tcase_add_loop_test(tests, groups_are_quantized_to_four_bits, 0, 3);
+    tcase_add_loop_test(tests, norms_are_quantized_to_four_bits, 0, 3);
     tcase_add_loop_test(tests, heads_are_turned, 0, TYPES);
     tcase_add_test(tests, impossible_options_are_refused);
     suite_add_tcase(suite, tests);

@@ -64,6 +64,43 @@ def test_quantize_rows(device, dtype, kind, whole):
     assert all(torch.equal(one.view(torch.uint8), other.view(torch.uint8)) for one, other in zip(gated, expected))
 
 
+@pytest.mark.parametrize("kind, whole", [("nvfp4", False), ("nvfp4", True), ("mxfp4", False), ("mxfp8", False)])
+@pytest.mark.parametrize("dtype", [HALF, torch.bfloat16])
+def test_norms(device, dtype, kind, whole):
+    """Quantized as rms_norm gives them: no farther from the norm in float64 than the nearest numbers are."""
+    x, residual, weight = (torch.randn(*shape, device=device).to(dtype) for shape in ((2, 3, 256), (2, 3, 256), (256,)))
+    total = x + residual
+    scale = whole_scale(ops.rms_norm(total, weight)) if whole else None
+    words = {"group": SIZES[kind], "scale_dtype": SCALES[kind], "scale": scale}
+    kind_of = F8 if kind == "mxfp8" else torch.uint8
+    exact = total.double() * (total.double().square().mean(-1, keepdim=True) + 1e-6).rsqrt() * weight.double()
+    least = (values(exact.to(dtype), kind, scale) - exact).norm()
+    plain = ops.rms_norm_quantized(total, weight, dtype=kind_of, **words)
+    added = ops.add_rms_norm_quantized(x, residual, weight, dtype=kind_of, **words)
+    assert torch.equal(residual, total)
+    for y, s in (plain, added):
+        assert y.dtype == kind_of and s.dtype == SCALES[kind] and s.shape == (2, 3, 256 // SIZES[kind])
+        numbers = y.double() if kind == "mxfp8" else unpacked(y)
+        found = numbers * powers(s).repeat_interleave(SIZES[kind], -1) * (1 if scale is None else scale.double())
+        assert (found - exact).norm() < 1.001 * least
+    turned, by_group = ops.rms_norm_quantized(total, weight, dtype=kind_of, by_group=True, **words)
+    assert torch.equal(turned.view(torch.uint8), plain[0].view(torch.uint8))
+    assert torch.equal(by_group[:, :6].t().double(), plain[1].view(6, -1).double())
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "mxfp8"])
+def test_layers_behind_norms(device, kind):
+    """The layer takes what the norm has rounded, as it would have itself."""
+    type = "f8_e4m3" if kind == "mxfp8" else "f4_e2m1"
+    layer = Linear8.from_float(torch.nn.Linear(256, 24).half(), type, SIZES[kind], activations=kind, device=device)
+    x, weight = torch.randn(5, 256, device=device).half(), torch.randn(256, device=device).half()
+    norm = ops.rms_norm(x, weight)
+    scale = whole_scale(norm) if kind == "nvfp4" else None
+    words = {"group": SIZES[kind], "scale_dtype": SCALES[kind], "scale": scale}
+    given = ops.rms_norm_quantized(x, weight, dtype=F8 if kind == "mxfp8" else torch.uint8, **words)
+    close(layer(given if scale is None else (*given, scale)), layer(norm), 1e-2)
+
+
 def test_the_order_of_numbers(device):
     """In a byte, as compressed-tensors packs them; and torch's own types are those bytes."""
     x = torch.tensor(MAGNITUDES + [-m for m in MAGNITUDES], dtype=HALF, device=device).repeat(1, 2)

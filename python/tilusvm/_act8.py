@@ -159,13 +159,12 @@ def pack_a8(
 # ---- what makes activations of 8 bits ----
 
 
-def _check_group(op, x, group, by_group, columns, least=32):
+def _check_group(op, x, group, by_group, columns):
     check_row(op, x)
     if by_group and not group:
         raise ValueError(f"{op}: by_group goes with a group, not with a scale for each row")
-    groups = [size for size in (0, 16, 32, 64, 128, 256, 512) if not size or size >= least]
-    if group not in groups or group and columns % group:
-        allowed = f"{', '.join(map(str, groups[:-1]))} or {groups[-1]} and divide the columns"
+    if group not in (0, 16, 32, 64, 128, 256, 512) or group and columns % group:
+        allowed = "0, 16, 32, 64, 128, 256 or 512 and divide the columns"
         raise ValueError(f"{op}: group must be {allowed}, {columns}, not {group}")
 
 
@@ -173,7 +172,7 @@ def check_quantized(op, x, dtype, group, by_group, scale_dtype, scale, columns):
     """Of operators that make numbers of 8 and 4 bits: ValueError or TypeError for what no program makes so."""
     need_choice(op, "dtype", dtype, (*_EIGHT, torch.uint8))
     need_choice(op, "scale_dtype", scale_dtype or torch.float32, (torch.float32, torch.float8_e4m3fn, torch.uint8))
-    _check_group(op, x, group, by_group, columns, 16)
+    _check_group(op, x, group, by_group, columns)
     if dtype == torch.uint8 and not group:
         raise ValueError(f"{op}: uint8, f4_e2m1, goes with a group, not with a scale for each row")
     if scale_dtype == torch.uint8 and (group != 32 or dtype == torch.int8):
@@ -194,35 +193,33 @@ QUANTIZED = {
 }  # fmt: skip
 
 
-def _check_norm(op, x, group, by_group):
-    _check_group(op, x, group, by_group, x.shape[-1])
+def _check_norm(op, x, dtype, group, by_group, scale_dtype, scale):
+    check_quantized(op, x, dtype, group, by_group, scale_dtype, scale, x.shape[-1] if x.dim() else 0)
     most = 16384 if x.shape[-1] % (16 // x.element_size()) == 0 else 8185
     if x.shape[-1] > most:
         raise ValueError(f"{op}: x must have {most} columns at most, not {x.shape[-1]}")
 
 
-@operator(
-    "rms_norm", T=("x", FLOATS), OTYPE=("dtype", _EIGHT), GROUP="group", BY_GROUP="by_group", names={"w": "weight"},
-    shapes=ROWS, check=_check_norm,
-)  # fmt: skip
+_NORM = {**QUANTIZED, "names": {"w": "weight", **QUANTIZED["names"]}}
+
+
+@operator("rms_norm", check=_check_norm, **_NORM)
 def rms_norm_quantized(
     x: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6, dtype: torch.dtype = torch.int8, group: int = 0,
-    by_group: bool = False,
+    by_group: bool = False, scale_dtype: torch.dtype | None = None, scale: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
-    """quantize_rows(rms_norm(x, weight, eps), dtype, group, by_group) in one launch: x a float [..., n], n at most
-    16384, weight [n]."""
+    """quantize_rows(rms_norm(x, weight, eps), dtype, group, by_group, scale_dtype, scale) in one launch: x a float
+    [..., n], n at most 16384, weight [n]."""
 
 
-@operator(
-    "rms_norm", "add_rms_norm", T=("x", FLOATS), OTYPE=("dtype", _EIGHT), GROUP="group", BY_GROUP="by_group",
-    names={"w": "weight"}, shapes=ROWS, writes=("residual",), check=_check_norm,
-)  # fmt: skip
+@operator("rms_norm", "add_rms_norm", writes=("residual",), check=_check_norm, **_NORM)
 def add_rms_norm_quantized(
     x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6,
-    dtype: torch.dtype = torch.int8, group: int = 0, by_group: bool = False,
+    dtype: torch.dtype = torch.int8, group: int = 0, by_group: bool = False, scale_dtype: torch.dtype | None = None,
+    scale: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
-    """quantize_rows(add_rms_norm(x, residual, weight, eps), dtype, group, by_group) in one launch, which adds x to
-    residual: both floats [..., n], n at most 16384, weight [n]."""
+    """quantize_rows(add_rms_norm(x, residual, weight, eps), dtype, group, by_group, scale_dtype, scale) in one launch,
+    which adds x to residual: both floats [..., n], n at most 16384, weight [n]."""
 
 
 def _check_swiglu(op, x, dtype, group, by_group, scale_dtype, scale):
