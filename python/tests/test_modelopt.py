@@ -16,6 +16,7 @@ from microscaled_kit import F8, SCALES, codes_of, rounded, values, whole_scale  
 from torch_kit import DEVICES, close, tvm_pack  # noqa: E402
 
 from tilusvm import UnsupportedError, nn, storage  # noqa: E402
+from tilusvm.experts import MixtureOfExperts  # noqa: E402
 from tilusvm.nn8 import Linear8  # noqa: E402
 
 K, N, STEP = 256, 72, 0.001
@@ -235,6 +236,82 @@ def test_an_algorithm_for_each_layer(tmp_path, device):
         storage.load(model, tmp_path)
 
 
+def saved(path, files):
+    """A folder of modules, by names with dots, each a dict of tensors."""
+    whole = torch.nn.Module()
+    for owner, tensors in files.items():
+        module = whole
+        for part in owner.split("."):
+            module = module._modules.setdefault(part, torch.nn.Module())
+        for last, tensor in tensors.items():
+            module.register_buffer(last, tensor)
+    storage.save(whole, path)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("algorithm", ["NVFP4", "MXFP4", "MXFP8"])
+def test_experts(tmp_path, algorithm):
+    """Of Qwen3 MoE, which files have one by one: their activations keep 16 bits, those of linear layers do not."""
+    pytest.importorskip("transformers")
+    from decoder_kit import tiny_model
+
+    words = {"intermediate_size": 128, "moe_intermediate_size": 128, "num_experts": 3, "num_experts_per_tok": 2}
+    words |= {"num_hidden_layers": 1, "hidden_size": 128}
+    model, files, weights = tiny_model("qwen3_moe", dtype=torch.bfloat16, **words), {}, {}
+    for name, tensor in model.state_dict().items():
+        owner, last = name.rsplit(".", 1)
+        if not owner.endswith(("experts", "_proj")):
+            files[owner] = {last: tensor}
+            continue
+        parts = {owner: tensor} if owner.endswith("_proj") else {}
+        if last == "gate_up_proj":
+            for i, (gate, up) in enumerate(matrix.chunk(2) for matrix in tensor):
+                parts |= {f"{owner}.{i}.gate_proj": gate, f"{owner}.{i}.up_proj": up}
+        elif last == "down_proj":
+            parts = {f"{owner}.{i}.down_proj": matrix for i, matrix in enumerate(tensor)}
+        for part, matrix in parts.items():
+            weights[part], files[part] = quantized(algorithm, matrix.float())
+    saved(tmp_path, files)
+    configured(tmp_path, {"quant_algo": algorithm})
+    with torch.device("meta"):
+        loaded = type(model)(model.config)
+    storage.load(loaded, tmp_path, activations=FOUR.get(algorithm))
+    layer = loaded.model.layers[0]
+    assert isinstance(layer.self_attn.q_proj, Linear8) and isinstance(layer.mlp.experts, MixtureOfExperts)
+    owner, mixture = "model.layers.0.mlp.experts", layer.mlp.experts
+    for expert in range(3):
+        gate, up, down = (weights[f"{owner}.{expert}.{kind}_proj"] for kind in ("gate", "up", "down"))
+        both = mixture.gate_up_proj if hasattr(mixture, "gate_up_proj") else None
+        found = both.dequantize()[expert].chunk(2) if both else [
+            stack.dequantize()[expert] for stack in (mixture.gate_proj, mixture.up_proj)
+        ]  # fmt: skip
+        close(torch.cat(list(found)), torch.cat([gate, up]), 4e-3)
+        close(mixture.down_proj.dequantize()[expert], down, 4e-3)
+    x = torch.randn(4, 128).bfloat16()
+    chosen, shares = torch.tensor([[0, 1], [2, 0], [1, 2], [0, 2]]), torch.rand(4, 2)
+    y = torch.zeros(4, 128, dtype=torch.float64)
+    for token, (pair, share) in enumerate(zip(chosen.tolist(), shares.double())):
+        for expert, part in zip(pair, share):
+            gate, up, down = (weights[f"{owner}.{expert}.{kind}_proj"] for kind in ("gate", "up", "down"))
+            h = torch.nn.functional.silu(gate @ x[token].double()) * (up @ x[token].double())
+            y[token] += part * (down @ h)
+    close(mixture(x, chosen, shares), y, 2e-2)
+
+
+def test_experts_with_scales_of_inputs(tmp_path):
+    torch.manual_seed(5)
+    model = torch.nn.Module()
+    model.experts = torch.nn.Module()
+    model.experts.num_experts = 1
+    model.experts.gate_up_proj = torch.nn.Parameter(torch.zeros(1, 256, 128))
+    model.experts.down_proj = torch.nn.Parameter(torch.zeros(1, 128, 128))
+    names = ("gate_proj", "up_proj", "down_proj")
+    saved(tmp_path, {f"experts.0.{name}": quantized("NVFP4_AWQ", torch.randn(128, 128))[1] for name in names})
+    configured(tmp_path, {"quant_algo": "NVFP4_AWQ"})
+    with pytest.raises(UnsupportedError, match="experts.0.*pre_quant_scale, by which the inputs of experts are not"):
+        storage.load(model, tmp_path, activations="nvfp4")
+
+
 @torch.no_grad()
 def test_a_model_of_transformers(tmp_path):
     """Llama, calibrated, with a cache in FP8 and a head that is left out: its logits are those of a model whose
@@ -243,13 +320,13 @@ def test_a_model_of_transformers(tmp_path):
     from decoder_kit import tiny_model, tokens_of
 
     model = tiny_model(dtype=torch.bfloat16, hidden_size=128, intermediate_size=256)
-    tokens, steps, whole = torch.tensor(tokens_of(6)), {}, torch.nn.Module()
+    tokens, steps = torch.tensor(tokens_of(6)), {}
     projections = {name: module for name, module in model.named_modules() if name.endswith("_proj")}
     for name, module in projections.items():
         module.register_forward_pre_hook(lambda _, x, name=name: steps.__setitem__(name, whole_scale(x[0])))
     model(tokens)
-    exact, state = {}, model.state_dict()
-    for name, tensor in state.items():
+    exact, files = {}, {}
+    for name, tensor in model.state_dict().items():
         owner, last = name.rsplit(".", 1)
         tensors = {last: tensor}
         if owner in projections:
@@ -257,12 +334,8 @@ def test_a_model_of_transformers(tmp_path):
             tensors["input_scale"] = steps[owner].reshape(())
         if owner.endswith(("k_proj", "v_proj")):
             tensors[f"{owner[-6]}_scale"] = torch.ones(1)
-        module = whole
-        for part in owner.split("."):
-            module = module._modules.setdefault(part, torch.nn.Module())
-        for last, each in tensors.items():
-            module.register_buffer(last, each)
-    storage.save(whole, tmp_path)
+        files[owner] = tensors
+    saved(tmp_path, files)
     configured(tmp_path, {"quant_algo": "NVFP4", "group_size": 16}, own=True)
     with torch.device("meta"):
         loaded = type(model)(model.config)

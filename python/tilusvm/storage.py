@@ -346,14 +346,14 @@ def prepare_imported(model, files, path, four=()):
     rename = _renamer(model)
     layers = {rename(n): layer for file in files for n, layer in layers_of(file.path, file.metadata).items()}
     eight = {rename(n): layer for n, layer in checkpoint8.layers_of(path, files, four).items()}
-    for name, layer in eight.items():
-        if _experts_of(model, name):
-            raise layer.refused(f"no program multiplies experts so, as those of {_experts_of(model, name)}")
+    owners = {name: _experts_of(model, name) for name in (*layers, *eight)}
+    matrices = {name: layer.of_expert(owners[name]) for name, layer in eight.items() if owners[name]}
+    eight = {name: layer for name, layer in eight.items() if not owners[name]}
     _check_modules(model, eight, path)
     names = {rename(name) for file in files for name in file.entries}
     waiting, plain = {}, {}
-    for name, layer in layers.items():
-        experts = _experts_of(model, name)
+    for name, layer in (*layers.items(), *matrices.items()):
+        experts = owners[name]
         if experts:
             waiting.setdefault(experts, _WaitingList(experts)).layers[name] = layer
         else:
@@ -373,6 +373,7 @@ def prepare_imported(model, files, path, four=()):
     for name, layer in eight.items():
         waiting[name] = _Waiting(name)
         waiting[name].layers[name] = layer
+    for name, layer in (*eight.items(), *matrices.items()):
         _put(model, name, layer.placeholder())
     return list(waiting.values())
 
@@ -483,6 +484,7 @@ def load(
     (checkpoint8): each torch.nn.Linear becomes a nn8.Linear8 of the same codes and scales, without tvm-pack. Where it
     says that they are rounded to 4 bits, this is done with activations "nvfp4" or "mxfp4", and, with None, where device
     is a GPU whose tensor cores multiply 4 bits; otherwise it is an UnsupportedError, as tvm-pack imports the weights.
+    Experts one by one, of NVFP4, MXFP4 and MXFP8, become a mixture whose activations keep 16 bits.
     """
     files = files_of(os.fspath(path))
     where = {name: (file, name) for file in files for name in file.entries}
