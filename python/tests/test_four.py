@@ -404,7 +404,7 @@ def test_devices_without_products_of_four_bits(tmp_path, monkeypatch, kind):
     assert found == {"sm_90a": False, "sm_100a": True, "sm_120a": True}
     for target, taken in found.items():
         monkeypatch.setattr(storage, "device_report", lambda device, target=target: tilusvm.target_report(target))
-        assert storage._four_of(None, "cuda") == (("nvfp4", "mxfp4") if taken else ())
+        assert storage.four_of(None, "cuda") == (("nvfp4", "mxfp4") if taken else ())
 
 
 @pytest.mark.parametrize(

@@ -248,6 +248,7 @@ def saved(path, files):
     storage.save(whole, path)
 
 
+@pytest.mark.transformers
 @torch.no_grad()
 @pytest.mark.parametrize("algorithm", ["NVFP4", "MXFP4", "MXFP8"])
 def test_experts(tmp_path, algorithm):
@@ -312,6 +313,7 @@ def test_experts_with_scales_of_inputs(tmp_path):
         storage.load(model, tmp_path, activations="nvfp4")
 
 
+@pytest.mark.transformers
 @torch.no_grad()
 def test_a_model_of_transformers(tmp_path):
     """Llama, calibrated, with a cache in FP8 and a head that is left out: its logits are those of a model whose
@@ -344,6 +346,46 @@ def test_a_model_of_transformers(tmp_path):
     for name, module in projections.items():
         module.forward = lambda x, w=exact[name], g=steps[name]: (values(x, "nvfp4", g) @ w.t()).to(x.dtype)
     close(y, model(tokens).logits, 0.05)
+
+
+@pytest.mark.transformers
+@torch.no_grad()
+def test_from_pretrained(tmp_path, monkeypatch):
+    """As storage.load has them; 4 bits where the device multiplies these."""
+    transformers = pytest.importorskip("transformers")
+    from decoder_kit import tiny_model, tokens_of
+
+    import tilusvm.transformers  # noqa: F401
+
+    load, tokens = transformers.AutoModelForCausalLM.from_pretrained, torch.tensor(tokens_of(6))
+    model = tiny_model(dtype=torch.bfloat16, hidden_size=128, intermediate_size=256, num_hidden_layers=1)
+    model.save_pretrained(tmp_path)
+    plain = json.loads((tmp_path / "config.json").read_text())
+    for algorithm in ("NVFP4", "FP8"):
+        files = {}
+        for name, tensor in model.state_dict().items():
+            owner, last = name.rsplit(".", 1)
+            own = quantized(algorithm, tensor.float())[1] if last == "weight" and "_proj" in owner else {last: tensor}
+            files[owner] = own | ({"k_scale": torch.ones(1)} if owner.endswith("k_proj") else {})
+        saved(tmp_path, files)
+        said = {"quant_method": "modelopt", "quant_algo": algorithm, "ignore": ["lm_head"]}
+        (tmp_path / "config.json").write_text(json.dumps({**plain, "quantization_config": said}))
+        if algorithm == "NVFP4":
+            with pytest.raises(UnsupportedError, match="have 4 bits.*tvm-pack --from=auto"):
+                load(tmp_path, dtype=torch.bfloat16)
+            monkeypatch.setattr(storage, "four_of", lambda activations, device: ("nvfp4", "mxfp4"))
+        found = load(tmp_path, dtype=torch.bfloat16)
+        assert isinstance(found.model.layers[0].self_attn.k_proj, Linear8)
+        with torch.device("meta"):
+            other = type(model)(model.config)
+        expected = storage.load(other, tmp_path, activations=FOUR.get(algorithm)).eval()(tokens).logits
+        assert torch.equal(found(tokens).logits, expected)
+    with pytest.raises(ValueError, match="dtype=torch.bfloat16"):
+        load(tmp_path, dtype=torch.float16)
+    said["quant_algo"] = "W4A16_NVFP4"
+    (tmp_path / "config.json").write_text(json.dumps({**plain, "quantization_config": said}))
+    with pytest.raises(UnsupportedError, match="W4A16_NVFP4 for activations of 16 bits: tvm-pack --from=auto"):
+        load(tmp_path, dtype=torch.bfloat16)
 
 
 @pytest.mark.parametrize("algorithm", ["W4A16_NVFP4", "NVFP4"])

@@ -330,7 +330,7 @@ class _WaitingList(_Waiting):
                 raise KeyError(f"of the {count} experts of {self.name} the files have the {kind} of {numbers}")
 
 
-def _four_of(activations, device):
+def four_of(activations, device):
     """Which activations of 4 bits are multiplied as they are: those asked for, or those of a GPU that does so."""
     if activations not in (None, *FOUR):
         raise ValueError(f"load: activations must be {', '.join(FOUR)} or None, not {activations!r}")
@@ -490,7 +490,7 @@ def load(
     where = {name: (file, name) for file in files for name in file.entries}
     aliases = {a: n for file in files for a, n in json.loads(file.metadata.get("aliases", "{}")).items()}
     modules = {m: c for file in files for m, c in json.loads(file.metadata.get("modules", "{}")).items()}
-    waiting = prepare_imported(model, files, path, _four_of(activations, device))
+    waiting = prepare_imported(model, files, path, four_of(activations, device))
     if waiting:
         rename = _renamer(model)
         where = {

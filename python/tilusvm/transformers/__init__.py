@@ -30,6 +30,7 @@ from ._latent import LatentCache, absorb_  # noqa: E402
 from ._decoder import Decoder  # noqa: E402
 from ._layers import accelerate_  # noqa: E402
 from ._parts import Report  # noqa: E402
+from ._modelopt import ModelOptConfig, ModelOptQuantizer  # noqa: E402
 from ._quantizer import TilusConfig, TilusQuantizer  # noqa: E402
 from ._speculate import DraftModel, PromptLookup  # noqa: E402
 
@@ -37,6 +38,6 @@ _attention.register()
 _caches.register()
 
 __all__ = [
-    "Decoder", "DraftModel", "LatentCache", "Options", "PagedCache", "PromptLookup", "Report", "TilusConfig",
-    "TilusQuantizer", "absorb_", "accelerate_",
+    "Decoder", "DraftModel", "LatentCache", "ModelOptConfig", "ModelOptQuantizer", "Options", "PagedCache",
+    "PromptLookup", "Report", "TilusConfig", "TilusQuantizer", "absorb_", "accelerate_",
 ]  # fmt: skip

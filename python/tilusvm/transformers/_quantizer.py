@@ -89,10 +89,12 @@ class TilusQuantizer(HfQuantizer):
         if not self.pre_quantized:
             self.plan = _plan_of(model, self._skips)
             return model
-        if self.quantization_config.version is None:
-            self._prepare_saved(model, checkpoint_files)
-        else:
-            self._prepare_imported(model, checkpoint_files)
+        if self.quantization_config.version is not None:
+            return self._wait_for(model, checkpoint_files, model.name_or_path)
+        self._prepare_saved(model, checkpoint_files)
+        return self._planned(model)
+
+    def _planned(self, model):
         _untie(model)
         self.plan = _plan_of(model, lambda name: True)
         return model
@@ -119,9 +121,10 @@ class TilusQuantizer(HfQuantizer):
             if last == "bias" and module.true_bias(tensor) is not tensor:
                 module.bias = torch.empty_like(tensor, device="meta")
 
-    def _prepare_imported(self, model, checkpoint_files):
+    def _wait_for(self, model, checkpoint_files, folder, four=()):
+        """Puts into the model what waits for the tensors of layers that other programs have quantized."""
         files, dtype = [storage.File(path) for path in checkpoint_files], model.dtype
-        self.imported = storage.prepare_imported(model, files, model.name_or_path)
+        self.imported = storage.prepare_imported(model, files, folder, four)
         layers = {name for each in self.imported for name in each.layers}
         for module, last, tensor in _tensors_in(model, files, layers):
             module._buffers[last] = torch.empty_like(tensor, device="meta")
@@ -132,6 +135,7 @@ class TilusQuantizer(HfQuantizer):
                     f"layer {name} has scales of {layer.dtype}, the model is {dtype}: load it with "
                     f"dtype={layer.dtype}, or import it with tvm-pack's option --scale"
                 )
+        return self._planned(model)
 
     def _process_model_after_weight_loading(self, model, **kwargs):
         how = self.quantization_config
