@@ -25,7 +25,7 @@ from ._torch import torch
 from .nn import Linear
 from .nn8 import MICROSCALED, Linear8
 
-__all__ = ["EightLayer", "ExpertLayer", "MicroscaledLayer", "Rule", "layers_of"]
+__all__ = ["EightLayer", "ExpertLayer", "MicroscaledLayer", "layers_of"]
 
 _CODES, _SCALES = ("weight", "weight_packed"), ("weight_scale", "weight_scale_inv")
 _TENSORS = (*_CODES, *_SCALES, "weight_shape", "weight_zero_point", "weight_g_idx", "input_scale", "input_zero_point",

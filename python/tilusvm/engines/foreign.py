@@ -15,9 +15,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from .. import UnsupportedError
+from .._checkpoint_rules import Rule, rules_of
 from .._formats import bits_of_codes, codes_of_bits
 from .._torch import torch
-from ..checkpoint8 import EightLayer, Rule, rules_of
+from ..checkpoint8 import EightLayer
 from ..nn import Linear, Linear8
 
 __all__ = ["LAYOUTS", "METHODS", "Foreign", "foreign_of"]
