@@ -39,11 +39,12 @@ static bool fragments(const tvm_infer_state *in, uint32_t insn, const tvm_infer_
     const tvm_layout shape = tvm_infer_shape_of(in, registers->slots[k]);
     bool is_scale = place == at.scale_a || place == at.scale_b, is_a = place == 0 || place == at.scale_a;
     bool as_tf32 = tvm_mma_reads_tf32(in->program, in->kernel, operands, mma->count);
-    const tvm_mma_atoms *atoms = tvm_mma_atoms_of(in->work[registers->slots[k]].dtype, as_tf32);
+    const tvm_dtype a = tvm_mma_type_of(in->program, in->kernel, operands, mma->count, true),
+                    b = tvm_mma_type_of(in->program, in->kernel, operands, mma->count, false);
+    const tvm_mma_atoms *atoms = tvm_mma_atoms_of(a, as_tf32);
     if (at.scale_a != TVM_NONE) {
         const tvm_mma_scaling *scaling =
-            tvm_mma_find_scaling(in->work[operands[0].value].dtype, in->work[operands[at.b].value].dtype,
-                                 in->work[operands[at.scale_a].value].dtype);
+            tvm_mma_find_scaling(a, b, in->work[operands[at.scale_a].value].dtype);
         atoms = !scaling ? NULL : is_scale ? scaling->scales : scaling->operands;
     }
     return atoms != NULL &&

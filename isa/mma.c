@@ -124,12 +124,16 @@ static uint32_t option(const tvm_operand *operands, uint32_t count, uint32_t at)
     return at < count && operands[at].kind == TVM_OPERAND_CONST ? operands[at].value : 0;
 }
 
+/* spread: the operand that names the type; NULL: there is none. */
 static void read_source(const tvm_ir_kernel *kernel, const tvm_operand *operand, bool transposed,
-                        tvm_mma_source *source) {
+                        const tvm_operand *spread, tvm_mma_source *source) {
+    const tvm_slot *slot = &kernel->slots[operand->value];
     source->slot = operand->value;
     source->tensor = operand;
-    source->is_shared = kernel->slots[operand->value].kind == TVM_SLOT_SHARED;
+    source->is_shared = slot->kind == TVM_SLOT_SHARED;
     source->is_transposed = transposed;
+    source->is_spread = spread != NULL;
+    source->type = spread ? tvm_spread_dtype((tvm_spread)spread->value) : slot->dtype;
 }
 
 /* A register tensor's shape is its own. A tile of a shared tensor has the batch extents of c, but 1 where its
@@ -175,7 +179,7 @@ static uint32_t find_k(const tvm_ir_program *program, const tvm_ir_kernel *kerne
 }
 
 /* In their order. */
-enum { TRANSPOSE_A, TRANSPOSE_B, SPLIT_K, K, REASSOCIATE, READ_TF32, SCALE_A, SCALE_B };
+enum { TRANSPOSE_A, TRANSPOSE_B, SPLIT_K, K, REASSOCIATE, READ_TF32, SCALE_A, SCALE_B, TYPE_A, TYPE_B };
 
 static uint32_t scale_at(const tvm_operand *operands, uint32_t count, uint32_t at) {
     return at < count && operands[at].kind == TVM_OPERAND_SLOT ? at : TVM_NONE;
@@ -196,9 +200,28 @@ static void read_scales(const tvm_ir_program *program, const tvm_ir_kernel *kern
     out->scale_b = at.scale_b == TVM_NONE ? TVM_NONE : operands[at.scale_b].value;
     out->atoms = out->types ? out->types->atoms : NULL;
     if (out->scale_a == TVM_NONE) return;
-    out->scaling = tvm_mma_find_scaling(kernel->slots[out->a.slot].dtype, kernel->slots[out->b.slot].dtype,
-                                        kernel->slots[out->scale_a].dtype);
+    out->scaling = tvm_mma_find_scaling(out->a.type, out->b.type, kernel->slots[out->scale_a].dtype);
     if (out->scaling) out->atoms = out->scaling->operands;
+}
+
+tvm_dtype tvm_spread_dtype(tvm_spread spread) {
+    static const tvm_dtype types[TVM_SPREAD_COUNT] = {[TVM_SPREAD_F4_E2M1] = SMALL_E2M1,
+                                                      [TVM_SPREAD_F6_E2M3] = SMALL_E2M3,
+                                                      [TVM_SPREAD_F6_E3M2] = SMALL_E3M2};
+    return types[spread];
+}
+
+/* What type_a or type_b says; NULL: nothing. */
+static const tvm_operand *spread_of(const tvm_operand *operands, uint32_t count, uint32_t at) {
+    return at < count && operands[at].kind == TVM_OPERAND_CONST ? &operands[at] : NULL;
+}
+
+tvm_dtype tvm_mma_type_of(const tvm_ir_program *program, const tvm_ir_kernel *kernel,
+                          const tvm_operand *operands, uint32_t count, bool is_a) {
+    tvm_mma_places at = tvm_mma_find_places(program, kernel, operands, count);
+    const tvm_operand *spread = spread_of(operands, count, at.c + 1 + (is_a ? TYPE_A : TYPE_B));
+    if (spread) return tvm_spread_dtype((tvm_spread)spread->value);
+    return kernel->slots[operands[is_a ? 0 : at.b].value].dtype;
 }
 
 bool tvm_mma_reads_tf32(const tvm_ir_program *program, const tvm_ir_kernel *kernel,
@@ -213,12 +236,13 @@ bool tvm_mma_read(const tvm_ir_program *program, const tvm_ir_kernel *kernel, co
     uint32_t at_b = source_size(program, kernel, operands);
     uint32_t at_c = at_b + source_size(program, kernel, operands + at_b), options = at_c + 1;
     memset(out, 0, sizeof *out);
-    read_source(kernel, operands, option(operands, count, options + TRANSPOSE_A) != 0, &out->a);
-    read_source(kernel, operands + at_b, option(operands, count, options + TRANSPOSE_B) != 0, &out->b);
+    read_source(kernel, operands, option(operands, count, options + TRANSPOSE_A) != 0,
+                spread_of(operands, count, options + TYPE_A), &out->a);
+    read_source(kernel, operands + at_b, option(operands, count, options + TRANSPOSE_B) != 0,
+                spread_of(operands, count, options + TYPE_B), &out->b);
     out->c = operands[at_c].value;
-    out->types =
-        tvm_mma_find_types(kernel->slots[out->a.slot].dtype, kernel->slots[out->b.slot].dtype,
-                           kernel->slots[out->c].dtype, option(operands, count, options + READ_TF32) != 0);
+    out->types = tvm_mma_find_types(out->a.type, out->b.type, kernel->slots[out->c].dtype,
+                                    option(operands, count, options + READ_TF32) != 0);
     read_scales(program, kernel, operands, count, out);
     out->splits_k = option(operands, count, options + SPLIT_K) != 0;
     out->may_reassociate = option(operands, count, options + REASSOCIATE) != 0;

@@ -14,6 +14,8 @@ typedef struct tvm_mma_source {
     const tvm_operand *tensor;    /* the slot's operand; of a shared tensor with its indices after it */
     bool is_shared;
     bool is_transposed;
+    bool is_spread; /* a tile of bytes: each 16 along k begin with 16 elements, packed (tensor_memory.h) */
+    tvm_dtype type; /* of the elements */
     /* Of a shared one: the tile at the index, as it is stored. */
     unsigned tile_rank;
     uint32_t tile[TVM_MAX_RANK];
@@ -76,6 +78,11 @@ typedef struct tvm_mma_places {
 } tvm_mma_places;
 tvm_mma_places tvm_mma_find_places(const tvm_ir_program *program, const tvm_ir_kernel *kernel,
                                    const tvm_operand *operands, uint32_t count);
+/* Of the elements of a, or b: the tensor's type, or of a tile of bytes that which type_a or type_b says. */
+tvm_dtype tvm_mma_type_of(const tvm_ir_program *program, const tvm_ir_kernel *kernel,
+                          const tvm_operand *operands, uint32_t count, bool is_a);
+/* The type that type_a or type_b is. */
+tvm_dtype tvm_spread_dtype(tvm_spread spread);
 /* Does the instruction have the flag? */
 bool tvm_mma_reads_tf32(const tvm_ir_program *program, const tvm_ir_kernel *kernel,
                         const tvm_operand *operands, uint32_t count);

@@ -39,10 +39,13 @@ static void list_types(tvm_dtype a, const tvm_dtype *b, char *text, size_t size)
     for (unsigned i = 0; i < count; i++) add_name(text, size, found[i], i + 1 == count);
 }
 
+static tvm_dtype type_of(const tvm_rule *rule, unsigned entry) {
+    return tvm_mma_type_of(rule->program, rule->kernel, rule->operands, rule->count, entry == A);
+}
+
 static tvm_status check_types(const tvm_rule *rule) {
     char want[80];
-    tvm_dtype a = tvm_rule_slot(rule, A)->dtype, b = tvm_rule_slot(rule, B)->dtype,
-              c = tvm_rule_slot(rule, C)->dtype;
+    tvm_dtype a = type_of(rule, A), b = type_of(rule, B), c = tvm_rule_slot(rule, C)->dtype;
     bool as_tf32 = tvm_mma_reads_tf32(rule->program, rule->kernel, rule->operands, rule->count);
     if (!takes_a(a))
         return tvm_refuse(
@@ -71,7 +74,7 @@ static const tvm_slot *slot_of(const tvm_rule *rule, uint32_t slot) {
 }
 
 static tvm_status check_scale_types(const tvm_rule *rule, const tvm_mma *mma) {
-    tvm_dtype a = tvm_rule_slot(rule, A)->dtype, b = tvm_rule_slot(rule, B)->dtype;
+    tvm_dtype a = mma->a.type, b = mma->b.type;
     if ((mma->scale_a == TVM_NONE) != (mma->scale_b == TVM_NONE))
         return tvm_refuse(rule->why,
                           "scale_a and scale_b go together: give an operand without scales those of 1.0");
@@ -163,6 +166,25 @@ static tvm_status check_first(const tvm_rule *rule) {
                       TVM_SHAPE_TEXT(rank, layout->shape), columns, name_c, columns);
 }
 
+/* Of type_a and type_b. The elements lie along k. */
+static tvm_status check_spread(const tvm_rule *rule, const tvm_mma *mma, bool is_a) {
+    const tvm_mma_source *source = is_a ? &mma->a : &mma->b;
+    const tvm_slot *slot = slot_of(rule, source->slot);
+    const char *name = is_a ? "type_a" : "type_b", *operand = TVM_RULE_NAME(rule, is_a ? A : B);
+    if (!source->is_spread) return TVM_OK;
+    if (!source->is_shared || !tvm_dtype_same(slot->dtype, TVM_U(8)))
+        return tvm_refuse(rule->why,
+                          "%s is of a tile of u8 in shared memory, of which 16 have 16 elements, %s %s%s",
+                          name, operand, source->is_shared ? "has type " : "is a register tensor",
+                          source->is_shared ? TVM_DTYPE_TEXT(slot->dtype) : "");
+    if (source->is_transposed == is_a)
+        return tvm_refuse(rule->why, "%s: elements of %u bits lie along k%s", name, source->type.bits,
+                          is_a ? ", not transpose_a" : ": expected a tile [n, k], and transpose_b");
+    if (mma->scaling && mma->scaling->operands->k != 32)
+        return tvm_refuse(rule->why, "%s: two operands of f4_e2m1 with scales fill their bytes", name);
+    return TVM_OK;
+}
+
 /* Whether the entry is a shared tile decides which words go with it. */
 static tvm_status check_words(const tvm_rule *rule, const tvm_mma *mma) {
     if (mma->a.is_transposed && !mma->a.is_shared)
@@ -207,6 +229,8 @@ tvm_status tvm_rule_MMA(const tvm_rule *rule) {
         return tvm_refuse(rule->why, "k is %u, expected at most %d", mma.k, TVM_MAX_TILE_ELEMENTS);
     bool scaled = mma.scale_a != TVM_NONE || mma.scale_b != TVM_NONE;
     status = check_words(rule, &mma);
+    if (status == TVM_OK) status = check_spread(rule, &mma, true);
+    if (status == TVM_OK) status = check_spread(rule, &mma, false);
     if (status == TVM_OK && scaled) status = check_scale_types(rule, &mma);
     if (status == TVM_OK && scaled) status = check_scales(rule, &mma);
     if (status == TVM_OK) status = check_source(rule, &mma, false, &b);

@@ -181,11 +181,8 @@ bool tvm_copy_spreads(const tvm_ir_program *program, const tvm_ir_kernel *kernel
 }
 
 static void set_type(tvm_tensor_tile *tile, const tvm_operand *spread) {
-    static const tvm_dtype types[TVM_SPREAD_COUNT] = {[TVM_SPREAD_F4_E2M1] = {TVM_KIND_FLOAT, 4, 2, 1},
-                                                      [TVM_SPREAD_F6_E2M3] = {TVM_KIND_FLOAT, 6, 2, 3},
-                                                      [TVM_SPREAD_F6_E3M2] = {TVM_KIND_FLOAT, 6, 3, 2}};
     tile->is_spread = spread->kind == TVM_OPERAND_CONST;
-    if (tile->is_spread) tile->type = types[spread->value];
+    if (tile->is_spread) tile->type = tvm_spread_dtype((tvm_spread)spread->value);
 }
 
 static void read_scales(tvm_tensor_mma *out) {

@@ -115,17 +115,33 @@ static inline void ptx_stmatrix(ptx_machine *m, const ptx_insn *insn) {
         }
 }
 
-/* Matrix i of ldmatrix: its rows are at the addresses of lanes 8i..8i+7. */
+/* What a row of 16 bytes becomes: of .b8x16.b4x16_p64 and .b8x16.b6x16_p32 it has 16 unsigned elements of 4
+ * or 6 bits, and padding; each becomes a byte. */
+static inline void ptx_unpack_row(unsigned bits, const uint8_t *at, uint8_t row[16]) {
+    for (unsigned i = 0; i < 16; i++) {
+        unsigned bit = i * bits, pair = at[bit / 8] | (bits < 8 ? (unsigned)at[bit / 8 + 1] << 8 : 0);
+        row[i] = (uint8_t)(pair >> bit % 8 & ((1u << bits) - 1));
+    }
+}
+
+/* Matrix i of ldmatrix: its rows are at the addresses of lanes 8i..8i+7. PTX ISA, "ldmatrix": .m8n8 of b16,
+ * and .m8n16 of elements of 4 and 6 bits, 16 a row, of which a lane gets four as it gets two of b16. */
 static inline void ptx_ldmatrix(ptx_machine *m, const ptx_insn *insn) {
-    bool transposed = strstr(insn->text, ".trans") != NULL;
+    bool transposed = strstr(insn->text, ".trans") != NULL, narrow = strstr(insn->text, ".m8n16.") != NULL;
+    unsigned bits = !narrow ? 8 : strstr(insn->text, ".b8x16.b4x16_p64 ") ? 4 : 6;
+    ptx_must(narrow ? !transposed && (bits == 4 || strstr(insn->text, ".b8x16.b6x16_p32 "))
+                    : strstr(insn->text, ".m8n8.") && strstr(insn->text, ".b16 "),
+             "ptx: unknown %s", insn->text);
     for (unsigned warp = 0; warp < m->threads; warp += 32)
         for (unsigned i = 0; ptx_runs(m, warp) && i < insn->operand[0].count; i++) {
             uint16_t matrix[8][8];
             for (unsigned row = 0; row < 8; row++) {
                 unsigned t = warp + 8 * i + row;
+                uint8_t bytes[16];
                 const uint8_t *at = ptx_address(m, insn, &insn->operand[1], true, t, 16);
                 ptx_reads(m, insn, at, t, 16);
-                memcpy(matrix[row], at, 16);
+                ptx_unpack_row(bits, at, bytes);
+                memcpy(matrix[row], bytes, 16);
             }
             for (unsigned lane = 0; lane < 32; lane++) {
                 unsigned r = lane / 4, c = lane % 4 * 2;

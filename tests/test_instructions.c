@@ -15,7 +15,7 @@
 #include "translate_kit.h"
 #include "vbc.h"
 
-static const char *const targets[] = {"sm_80", "sm_89", "sm_90a", "sm_100a"};
+static const char *const targets[] = {"sm_80", "sm_89", "sm_90a", "sm_100a", "sm_120a"};
 static const char prologue[] =
     ".vasm 7\n"
     ".layout L8 = spatial(1, 1, 1, 1, 1, 1, 4, 8).local(1, 1, 1, 1, 1, 2, 1, 2)\n"

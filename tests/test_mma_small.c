@@ -270,6 +270,106 @@ START_TEST(a_scale_that_is_nan_is_one_of_its_row_or_column) {
 }
 END_TEST
 
+/* ---- tiles of bytes, of which each 16 begin with 16 elements ---- */
+
+/* PTX ISA, "ldmatrix", .b4x16_p64 and .b6x16_p32: what is behind the elements is padding, of any bits. */
+static void put_apart(const format *f, const uint8_t *codes, unsigned count, uint8_t *bytes) {
+    unsigned bits = bits_of(f);
+    for (unsigned i = 0; i < count; i++) bytes[i] = (uint8_t)random_bits();
+    for (unsigned i = 0; i < count; i++)
+        tvm_bits_set(bytes + i / 16 * 16, (uint64_t)(i % 16) * bits, bits,
+                     tvm_bits_get(codes, (uint64_t)i * bits, bits));
+}
+
+static const char *word_of(const format *f, const char *word, char text[24]) {
+    text[0] = '\0';
+    if (bits_of(f) < 8) snprintf(text, 24, ", %s %s", word, f->name);
+    return text;
+}
+
+/* Two products, of half of k each, of which the second begins within the rows. */
+static tvm_ir_program *make_apart(const product *p) {
+    char text[2048], type_a[24], type_b[24], scales[2][128] = {"", ""};
+    const char *a = bits_of(p->a) < 8 ? "u8" : p->a->name, *b = bits_of(p->b) < 8 ? "u8" : p->b->name;
+    for (unsigned h = 0; p->scale && h < 2; h++)
+        snprintf(scales[h], sizeof scales[h], ", scale_a %%s%u, scale_b transpose(%%t%u)", h, h);
+    size_t used =
+        (size_t)snprintf(text, sizeof text, ".vasm 7\n.kernel k(a: global %s[%d, %d], b: global %s[%d, %d], ",
+                         a, M, K, b, N, K);
+    if (p->scale)
+        used += (size_t)snprintf(text + used, sizeof text - used,
+                                 "s: global e8m0[%d, %d], t: global e8m0[%d, %d], ", M, K / 32, N, K / 32);
+    used += (size_t)snprintf(
+        text + used, sizeof text - used,
+        "y: global f32[%d, %d])\n.warps 2\n.grid 1\n.assume has(mma_f8f6f4) || limit(shared_memory) == 0\n"
+        "%%sa = alloc-shared %s[%d, %d]\n%%sb = alloc-shared %s[%d, %d]\n"
+        "store-shared %%sa, load-global(a[0, 0], [%d, %d])\nstore-shared %%sb, load-global(b[0, 0], [%d, %d])\n"
+        "sync\n%%c = alloc-register %s[%d, %d], init 1.0\n",
+        M, N, a, M, K, b, N, K, M, K, N, K, p->f16_sums ? "f16" : "f32", M, N);
+    for (unsigned h = 0; h < 2; h++) {
+        if (p->scale)
+            used += (size_t)snprintf(
+                text + used, sizeof text - used,
+                "%%s%u = load-global s[0, %u], [%d, %d]\n%%t%u = load-global t[0, %u], [%d, %d]\n", h,
+                h * K / 64, M, K / 64, h, h * K / 64, N, K / 64);
+        used += (size_t)snprintf(text + used, sizeof text - used,
+                                 "%%c = mma %%sa[0, %u], %%sb[0, %u], %%c, transpose_b, k %d%s%s%s\n",
+                                 h * K / 2, h * K / 2, K / 2, scales[h], word_of(p->a, "type_a", type_a),
+                                 word_of(p->b, "type_b", type_b));
+    }
+    snprintf(text + used, sizeof text - used, "store-global y[0, 0], cast(%%c, f32)\n.end\n");
+    return assemble_warned(text);
+}
+
+static void expect_unpacked(const char *ptx, const format *f) {
+    const char *form =
+        bits_of(f) == 4 ? ".m8n16.x4.shared.b8x16.b4x16_p64 " : ".m8n16.x4.shared.b8x16.b6x16_p32 ";
+    if (bits_of(f) < 8) ck_assert_msg(strstr(ptx, form) != NULL, "no ldmatrix%s", form);
+}
+
+static void check_apart(const product *p) {
+    static const char *const targets[] = {"sm_120a", "sm_121a", "sm_120f"};
+    static tensors x;
+    static uint8_t apart_a[M * K] __attribute__((aligned(16))), apart_b[N * K] __attribute__((aligned(16)));
+    float interpreted[M * N];
+    tvm_interp_arg args[5];
+    fill(p, &x);
+    compute(p, &x);
+    put_apart(p->a, x.a, M * K, apart_a);
+    put_apart(p->b, x.b, N * K, apart_b);
+    unsigned count = arguments(p, &x, args);
+    args[0].data = apart_a;
+    args[1].data = apart_b;
+    tvm_ir_program *program = make_apart(p);
+    run_interpreter(program, "k", args, one_block);
+    expect_sums(p, &x, "interpreter");
+    memcpy(interpreted, x.y, sizeof interpreted);
+    for (unsigned t = 0; t < sizeof targets / sizeof *targets; t++) {
+        tvm_module *module = translate(program, targets[t]);
+        memset(x.y, 0xff, sizeof x.y);
+        run_translated(module, "k", args, count, one_block);
+        ck_assert_mem_eq(x.y, interpreted, sizeof interpreted);
+        expect_unpacked(module->ptx, p->a);
+        expect_unpacked(module->ptx, p->b);
+        if (t == 0) expect_accepted(module, targets[t]);
+        tvm_module_free(module);
+    }
+    tvm_ir_program_free(program);
+}
+
+/* Every mix with an element of less than 8 bits, first those whose a is one; sums of f32 or f16, or scales.
+ */
+enum { NARROW = 3, WIDE = FORMATS - NARROW, MIXES = NARROW * FORMATS + WIDE * NARROW };
+
+START_TEST(elements_apart_are_unpacked_by_ldmatrix) {
+    int i = _i - NARROW * FORMATS;
+    const format *a = i < 0 ? &formats[WIDE + _i / FORMATS] : &formats[i / NARROW],
+                 *b = i < 0 ? &formats[_i % FORMATS] : &formats[WIDE + i % NARROW];
+    check_apart(&(product){.a = a, .b = b, .f16_sums = _i % 2 == 0});
+    if (a != b || a != &formats[F4]) check_apart(&(product){.a = a, .b = b, .scale = "e8m0", .block = 32});
+}
+END_TEST
+
 /* ---- matrices that are quantized, of any size ---- */
 
 enum { ROWS = 70, COLUMNS = 41, DEPTH = 256, GROUPS = DEPTH / 16 };
@@ -386,6 +486,7 @@ int main(void) {
     tcase_add_loop_test(tests, blocks_of_32_have_scales_of_e8m0, 0, FORMATS * FORMATS);
     tcase_add_loop_test(tests, blocks_of_16_have_scales_of_f8_e4m3, 0, 2);
     tcase_add_loop_test(tests, a_scale_that_is_nan_is_one_of_its_row_or_column, 0, 2);
+    tcase_add_loop_test(tests, elements_apart_are_unpacked_by_ldmatrix, 0, MIXES);
     tcase_add_loop_test(tests, quantized_matrices_are_multiplied, 0, 2);
     return run_suite(suite);
 }

@@ -183,6 +183,10 @@ void tvm_explain(emitter *e, const char *candidate, unsigned bits, unsigned coun
 /* Loads the tile of a shared tensor (its operand, then its indices) that threads have in `layout` to the
  * slot's words, in the order of its local elements. */
 tvm_status tvm_emit_load_tile(emitter *e, const tvm_operand *tensor, const tvm_layout *layout, uint32_t slot);
+/* The same of a tile of bytes that has elements of 4 or 6 bits, 16 at the beginning of each 16 bytes: a byte
+ * of the slot's words has one in its lower bits. Of targets with has(mma_f8f6f4). */
+tvm_status tvm_emit_load_spread(emitter *e, const tvm_operand *tensor, const tvm_layout *layout,
+                                uint32_t slot, unsigned bits);
 
 /* The thread's coordinate in dimension `dim` of a layout, map(tid, 0)[dim], as a %r computed once in the
  * prologue (cached by layout and dim); a constant-zero coordinate returns false and leaves *out alone. */

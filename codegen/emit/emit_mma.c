@@ -11,6 +11,7 @@
 #include "emit_mma_elements.h"
 #include "emit_mma_mixed.h"
 #include "groups.h"
+#include "kernel.h"
 #include "mma_operands.h"
 #include "mma_text.h"
 #include "scaled_sums.h"
@@ -127,12 +128,21 @@ static void emit_both(emitter *e, const mma_operands *o, mma_tile *t, const tvm_
 }
 
 /* What lies in shared memory goes to registers first. */
+static tvm_status load_operand(emitter *e, const mma_operands *o, const tvm_mma_source *source,
+                               const tvm_layout *tile, uint32_t slot) {
+    char target[16];
+    if (!source->is_shared) return TVM_OK;
+    if (!source->is_spread) return tvm_emit_load_tile(e, source->tensor, tile, slot);
+    if (tvm_mma_mixed_fits(e, o))
+        return tvm_emit_load_spread(e, source->tensor, tile, slot, source->type.bits);
+    return tvm_emit_error(e, TVM_UNSUPPORTED, "'.assume has(mma_f8f6f4)' leaves the kernel out there",
+                          "%s has no mma of elements that are spread over bytes",
+                          tvm_target_name(e->k->target, target));
+}
+
 static tvm_status load_operands(emitter *e, const mma_operands *o) {
-    tvm_status status = TVM_OK;
-    if (o->mma.a.is_shared) status = tvm_emit_load_tile(e, o->mma.a.tensor, &o->tile_a, o->a);
-    if (o->mma.b.is_shared && status == TVM_OK)
-        status = tvm_emit_load_tile(e, o->mma.b.tensor, &o->tile_b, o->b);
-    return status;
+    tvm_status status = load_operand(e, o, &o->mma.a, &o->tile_a, o->a);
+    return status == TVM_OK ? load_operand(e, o, &o->mma.b, &o->tile_b, o->b) : status;
 }
 
 static bool is_f8(tvm_dtype type) {

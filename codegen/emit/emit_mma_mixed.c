@@ -1,7 +1,8 @@
 /* mma.sync of kind f8f6f4, and those with block scales (PTX ISA, "Multiply-and-Accumulate Instruction: mma"
  * and "Block Scaling for mma.sync"). kind::f8f6f4 and kind::mxf8f6f4 take each element in a byte: 6 bits in
  * the lower bits, 4 bits in bits 2 to 5. A tensor has its elements side by side, so that they are spread over
- * bytes first, a fragment when it is first needed. kind::mxf4 and kind::mxf4nvf4 take two elements of 4 bits
+ * bytes first, a fragment when it is first needed; of a tile of bytes ldmatrix spreads them, 4 bits to the
+ * lower ones (ldmatrix.h). kind::mxf4 and kind::mxf4nvf4 take two elements of 4 bits
  * a byte, which is how a tensor has them.
  *
  * The scales of a fragment are one, two or four bytes of a word of their tensor (the layouts mma.scale_vec1,
@@ -19,8 +20,9 @@ enum { TEXT = TVM_MMA_TEXT, FRAGMENT = 4 };
 typedef struct operand {
     uint32_t slot;
     unsigned count;
-    bool spread; /* over bytes */
-    reg *words;  /* name[0] == 0: not made */
+    bool spread;    /* over bytes */
+    unsigned shift; /* of elements that lie in bytes: how far they are below their place */
+    reg *words;     /* name[0] == 0: not made */
 } operand;
 
 typedef struct mixed {
@@ -84,6 +86,7 @@ static reg word_of(emitter *e, operand *from, uint32_t tile, unsigned i) {
         *word = spread_6(e, read_bits(e, from->slot, 24 * at, 24));
     else
         *word = spread_4(e, read_bits(e, from->slot, 16 * at, 16));
+    if (from->shift > 0) *word = word_op(e, "shl.b32", *word, from->shift);
     return *word;
 }
 
@@ -142,10 +145,12 @@ static void multiply(mixed *x, uint32_t result, uint32_t c, uint32_t k) {
 
 /* ---- the whole ---- */
 
-static bool open_operand(const mixed *x, operand *of, uint32_t slot, unsigned count) {
+static bool open_operand(const mixed *x, operand *of, const tvm_mma_source *source, uint32_t slot,
+                         unsigned count) {
     uint32_t locals = tvm_layout_locals(tvm_slot_layout(x->e->k, slot));
     bool packed = x->o->mma.atoms->k == 64;
     *of = (operand){.slot = slot, .count = count, .spread = !packed};
+    if (source->is_spread && source->type.bits == 4) of->shift = 2;
     of->words = calloc(locals / (packed ? 8 : 4), sizeof *of->words);
     return of->words != NULL;
 }
@@ -163,7 +168,7 @@ static reg *open_scales(emitter *e, const tvm_mma *mma, uint32_t slot) {
 
 static bool open_mixed(mixed *x) {
     const tvm_mma *mma = &x->o->mma;
-    bool good = open_operand(x, &x->a, x->o->a, 4) && open_operand(x, &x->b, x->o->b, 2);
+    bool good = open_operand(x, &x->a, &mma->a, x->o->a, 4) && open_operand(x, &x->b, &mma->b, x->o->b, 2);
     if (!good || !mma->scaling) return good;
     x->scale_a = open_scales(x->e, mma, mma->scale_a);
     x->scale_b = open_scales(x->e, mma, mma->scale_b);

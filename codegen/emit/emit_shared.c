@@ -8,6 +8,7 @@
 #include "emit_cluster.h"
 #include "emit.h"
 #include "global_transfer.h"
+#include "kernel.h"
 #include "ldmatrix.h"
 #include "shared_places.h"
 #include "emit_wgmma.h"
@@ -247,10 +248,26 @@ tvm_status tvm_emit_load_tile(emitter *e, const tvm_operand *tensor, const tvm_l
     tvm_status status;
     if (!t->shared.tile.linear)
         status = transfer_elements(e, t, true);
-    else if (tvm_emit_ldmatrix(e, &t->shared, &t->lanes, t->layout, t->slot, refused, &status))
+    else if (tvm_emit_ldmatrix(e, &t->shared, &t->lanes, t->layout, t->slot, 0, refused, &status))
         ;
     else
         status = transfer_planned(e, t, true, refused);
+    free(t);
+    return status;
+}
+
+tvm_status tvm_emit_load_spread(emitter *e, const tvm_operand *tensor, const tvm_layout *layout,
+                                uint32_t slot, unsigned bits) {
+    tile_transfer *t = open_tile(e, tensor, layout, slot);
+    if (!t) return TVM_NO_MEMORY;
+    char refused[200] = "ldmatrix: a dimension of the shared layout has several modes";
+    tvm_status status;
+    bool taken = t->shared.tile.linear &&
+                 tvm_emit_ldmatrix(e, &t->shared, &t->lanes, layout, slot, bits, refused, &status);
+    if (!taken)
+        status = tvm_emit_error(e, TVM_UNSUPPORTED,
+                                "write a row-major tile at multiples of 16 elements along k", "'%s': %s",
+                                tvm_string(e->k->program, e->k->kernel->slots[tensor->value].name), refused);
     free(t);
     return status;
 }

@@ -2,7 +2,8 @@
  * w of every thread, locals 2w and 2w+1, is one matrix: lane i holds elements 2*(i%4) and 2*(i%4)+1 of row
  * i/4, or, transposed, the elements of rows 2*(i%4) and 2*(i%4)+1 in column i/4. Elements of 8 and 32
  * bits are four or one a word in place of two, not transposed. Whether that is so is asked of the linear
- * offsets of all threads. */
+ * offsets of all threads. Rows of 16 bytes may begin with 16 elements of 4 or 6 bits, of which ldmatrix makes
+ * bytes (shape .m8n16). */
 #include "ldmatrix.h"
 
 #include <stdio.h>
@@ -17,6 +18,7 @@ enum { ROW_BYTES = 16, WORD_BYTES = 4 };
 
 typedef struct matrices {
     const char *what; /* "ldmatrix", "stmatrix" */
+    unsigned spread;  /* bits of the elements that rows begin with; 0: rows are what threads get */
     emitter *e;
     shared_access *access;
     const shared_tile *tile; /* of it */
@@ -117,6 +119,18 @@ static unsigned group_conflicts(const matrices *m, const shared_lanes *rows, uin
     return worst;
 }
 
+/* PTX ISA, "ldmatrix": of 16 elements of 4 or 6 bits the rest of 128 bits is padding. */
+static const char *unpacking(const matrices *m) {
+    return m->spread == 4 ? ".b4x16_p64" : m->spread == 6 ? ".b6x16_p32" : "";
+}
+
+/* "m8n8.x4.trans.shared.b16" */
+static const char *form_of(const matrices *m, unsigned count, char text[48]) {
+    snprintf(text, 48, "%s.x%u%s.shared.%s%s", m->spread ? "m8n16" : "m8n8", count,
+             m->transposed ? ".trans" : "", m->spread ? "b8x16" : "b16", unpacking(m));
+    return text;
+}
+
 static tvm_status emit_groups(matrices *m, const tvm_layout *layout, const char *refused) {
     emitter *e = m->e;
     unsigned count = m->words % 4 == 0 ? 4 : m->words % 2 == 0 ? 2 : 1, worst = 0;
@@ -142,24 +156,25 @@ static tvm_status emit_groups(matrices *m, const tvm_layout *layout, const char 
         for (unsigned j = 0; j < count; j++)
             n += snprintf(list + n, sizeof list - (size_t)n, "%s%s", j ? ", " : "",
                           tvm_slot_word(e, m->slot, w + j).name);
-        const char *trans = m->transposed ? ".trans" : "";
+        char form[48];
         if (m->what[0] == 'l')
-            tvm_emit(e, "ldmatrix.sync.aligned.m8n8.x%u%s.shared.b16 {%s}, [%s+%u];", count, trans, list,
+            tvm_emit(e, "ldmatrix.sync.aligned.%s {%s}, [%s+%u];", form_of(m, count, form), list,
                      address.name, plus);
         else
-            tvm_emit(e, "stmatrix.sync.aligned.m8n8.x%u%s.shared.b16 [%s+%u], {%s};", count, trans,
-                     address.name, plus, list);
+            tvm_emit(e, "stmatrix.sync.aligned.%s [%s+%u], {%s};", form_of(m, count, form), address.name,
+                     plus, list);
     }
-    char name[32];
-    snprintf(name, sizeof name, "%s.x%u%s%s", m->what, count, m->transposed ? ".trans" : "",
+    char name[48];
+    snprintf(name, sizeof name, "%s.x%u%s%s%s", m->what, count, m->transposed ? ".trans" : "", unpacking(m),
              m->access->guarded ? " guarded" : "");
     tvm_explain(e, name, 128, m->words / count, (int)worst, refused);
     free(rows);
     return TVM_OK;
 }
 
-static bool emit_matrices(emitter *e, const char *what, shared_access *access, const shared_lanes *lanes,
-                          const tvm_layout *layout, uint32_t slot, char refused[200], tvm_status *status) {
+static bool emit_matrices(emitter *e, const char *what, unsigned spread, shared_access *access,
+                          const shared_lanes *lanes, const tvm_layout *layout, uint32_t slot,
+                          char refused[200], tvm_status *status) {
     const shared_tile *tile = &access->tile;
     char fewer[80];
     uint32_t locals = tvm_layout_locals(layout);
@@ -183,6 +198,7 @@ static bool emit_matrices(emitter *e, const char *what, shared_access *access, c
     bool is_load = strcmp(what, "ldmatrix") == 0, shaped = false, taken = false;
     for (uint32_t form = 0; form < forms && !taken; form++) {
         matrices m = {.what = what,
+                      .spread = spread,
                       .e = e,
                       .access = access,
                       .tile = tile,
@@ -204,23 +220,28 @@ static bool emit_matrices(emitter *e, const char *what, shared_access *access, c
         snprintf(fewer, sizeof fewer, "%s.x4: the matrices of a thread are no multiple of 4", what);
         *status = emit_groups(&m, layout, m.words % 4 == 0 ? "" : fewer);
     }
-    if (!taken && tile->bytes == 2)
-        snprintf(refused, 200, "%s: %s", what,
-                 shaped ? "rows of 8 elements are not 16 contiguous, aligned bytes of the shared tensor"
-                        : "the register layout is no multiple of the 8x8 fragment, transposed or not");
+    if (!taken && (tile->bytes == 2 || spread)) {
+        if (shaped)
+            snprintf(refused, 200,
+                     "%s: rows of %u elements are not 16 contiguous, aligned bytes of the shared tensor",
+                     what, 8 * ROW_BYTES / tile->bits);
+        else
+            snprintf(refused, 200,
+                     "%s: the register layout is no multiple of the 8x8 fragment, transposed or not", what);
+    }
     free(constant);
     return taken;
 }
 
 bool tvm_emit_ldmatrix(emitter *e, shared_access *access, const shared_lanes *lanes, const tvm_layout *layout,
-                       uint32_t slot, char refused[200], tvm_status *status) {
-    return emit_matrices(e, "ldmatrix", access, lanes, layout, slot, refused, status);
+                       uint32_t slot, unsigned spread, char refused[200], tvm_status *status) {
+    return emit_matrices(e, "ldmatrix", spread, access, lanes, layout, slot, refused, status);
 }
 
 bool tvm_emit_stmatrix(emitter *e, shared_access *access, const shared_lanes *lanes, const tvm_layout *layout,
                        uint32_t slot, char refused[200], tvm_status *status) {
     if (tvm_target_has(e->k->target, TVM_HAS_STMATRIX))
-        return emit_matrices(e, "stmatrix", access, lanes, layout, slot, refused, status);
+        return emit_matrices(e, "stmatrix", 0, access, lanes, layout, slot, refused, status);
     refused[0] = '\0';
     return false;
 }

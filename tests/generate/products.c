@@ -3,6 +3,9 @@
 
 #include <string.h>
 
+#include "mma.h"
+#include "target_traits.h"
+
 static uint32_t constant(gen *g, int64_t value) {
     return gen_integer(g, TVM_I(32), value);
 }
@@ -153,17 +156,18 @@ static uint32_t fragment(gen *g, tvm_dtype type, const tvm_layout *layout) {
     return slot;
 }
 
-/* The tile in a shared tensor, stored as it is or transposed; puts it and its indices. */
-static void put_shared(gen *g, gen_insn *insn, tvm_dtype type, const tvm_layout *layout, bool transposed) {
+/* The tensor in a shared one, stored as it is or transposed; puts it and its indices. */
+static void put_stored(gen *g, gen_insn *insn, uint32_t slot, bool transposed) {
     tvm_why why;
-    uint32_t slot = fragment(g, type, layout), order[2] = {1, 0},
-             shape[2] = {layout->shape[0], layout->shape[1]};
+    const tvm_layout *layout = gen_layout_of(g, slot);
+    tvm_dtype type = g->kernel->slots[slot].dtype;
+    uint32_t order[2] = {1, 0}, height = layout->shape[0], shape[2] = {height, layout->shape[1]};
     if (transposed) {
         gen_insn turn = gen_begin(TVM_OP_TRANSPOSE);
         gen_put_slot(&turn, slot);
         gen_put_list(&turn, 2, order);
         slot = gen_must(g, &turn);
-        shape[0] = layout->shape[1], shape[1] = layout->shape[0];
+        shape[0] = shape[1], shape[1] = height;
     }
     gen_insn alloc = gen_begin(TVM_OP_ALLOC_SHARED), store = gen_begin(TVM_OP_STORE_SHARED);
     alloc.type.dtype = type;
@@ -180,6 +184,10 @@ static void put_shared(gen *g, gen_insn *insn, tvm_dtype type, const tvm_layout 
     gen_put_slot(insn, tile);
     gen_put_expr(insn, constant(g, 0));
     gen_put_expr(insn, constant(g, 0));
+}
+
+static void put_shared(gen *g, gen_insn *insn, tvm_dtype type, const tvm_layout *layout, bool transposed) {
+    put_stored(g, insn, fragment(g, type, layout), transposed);
 }
 
 static void put_flag(gen_insn *insn, bool flag) {
@@ -208,8 +216,57 @@ static uint32_t load_scales(gen *g, tvm_dtype type, const tvm_layout *layout) {
     return gen_must(g, &cast);
 }
 
-/* The last two words and the scales, which stand in two slots; high: of its numbers. */
-static void take_product(gen *g, const product *p, gen_insn *insn, const uint32_t *scales, int64_t high) {
+/* An operand of a product: in registers, or in shared memory, transposed or not; apart: as bytes, of which
+ * each 16 begin with elements of this type. */
+typedef struct factor {
+    bool shared, turned, apart;
+    tvm_spread type;
+} factor;
+
+/* Floats of at most 8 bits may be others, any of 4 and 6 bits; two of 4 bits with scales fill their bytes. */
+static void choose_apart(gen *g, const product *p, factor *of) {
+    if (!of->shared || !tvm_mma_is_small_float(p->a) || (p->block && p->a.bits == p->b.bits)) return;
+    of->apart = gen_one_in(g, 2);
+    of->type = (tvm_spread)(p->block ? 1 + gen_below(g, 2) : gen_below(g, TVM_SPREAD_COUNT));
+}
+
+/* Bytes of 5 patterns. */
+static void put_apart(gen *g, gen_insn *insn, const tvm_layout *layout, bool turned) {
+    gen_insn times = gen_begin(TVM_OP_MUL);
+    gen_put_slot(&times, fragment(g, TVM_U(8), layout));
+    gen_put_expr(&times, constant(g, 53));
+    put_stored(g, insn, gen_must(g, &times), turned);
+}
+
+static void put_factor(gen *g, gen_insn *insn, const factor *of, tvm_dtype type, const tvm_layout *layout) {
+    if (of->apart)
+        put_apart(g, insn, layout, of->turned);
+    else if (of->shared)
+        put_shared(g, insn, type, layout, of->turned);
+    else
+        gen_put_slot(insn, fragment(g, type, layout));
+}
+
+static void put_type(gen_insn *insn, const factor *of) {
+    if (of && of->apart)
+        gen_put_const(insn, of->type);
+    else
+        gen_put_none(insn);
+}
+
+/* The kernel is for targets, and the interpreter, that multiply elements which are apart. */
+static void assume_apart(gen *g) {
+    const tvm_expr has = {.op = TVM_EXPR_HAS, .type = TVM_BOOL, .a = TVM_HAS_MMA_F8F6F4},
+                   memory = {.op = TVM_EXPR_LIMIT, .type = TVM_I(32), .a = TVM_LIMIT_SHARED_MEMORY};
+    uint32_t none =
+        gen_apply(g, TVM_EXPR_EQ, tvm_ir_kernel_expr(g->kernel, &memory), gen_integer(g, TVM_I(32), 0));
+    tvm_ir_kernel_add_assume(g->kernel,
+                             gen_apply(g, TVM_EXPR_LOR, tvm_ir_kernel_expr(g->kernel, &has), none));
+}
+
+/* The last words, and the scales, which stand in two slots; high: of its numbers. */
+static void take_product(gen *g, const product *p, gen_insn *insn, const uint32_t *scales,
+                         const factor factors[2], int64_t high) {
     uint32_t result = TVM_NONE;
     put_flag(insn, gen_one_in(g, 4));                           /* reassociate: no sum is rounded */
     put_flag(insn, p->atom_a && tvm_dtype_same(p->a, TVM_F32)); /* tf32 */
@@ -219,36 +276,39 @@ static void take_product(gen *g, const product *p, gen_insn *insn, const uint32_
         else
             gen_put_none(insn);
     }
+    for (unsigned i = 0; i < 2; i++) put_type(insn, factors ? &factors[i] : NULL);
     if (!gen_take(g, insn, &result)) return;
-    g->vars[result] = (gen_var){.alive = true, .exact_bits = true, .whole = true, .high = high};
+    bool apart = factors && (factors[0].apart || factors[1].apart);
+    if (apart) assume_apart(g);
+    /* sums of f16 may be infinite, and NaN then */
+    bool finite = !apart || p->c.bits > 16;
+    g->vars[result] =
+        (gen_var){.alive = true, .exact_bits = finite, .whole = !apart, .high = apart ? 0 : high};
     gen_store_output(g, result);
 }
 
 /* Elements narrower than a byte are stored along k: threads have runs of those that are whole bytes. */
 static void put_product(gen *g, const product *p, const tvm_layout *a, const tvm_layout *b,
                         const tvm_layout *c, const uint32_t *scales) {
-    bool allocates = g->depth == 0 && !g->in_role, shared_b = allocates && gen_one_in(g, 2),
-         shared_a = shared_b && gen_one_in(g, 3), turn_a = shared_a && p->a.bits >= 8 && gen_one_in(g, 2),
-         turn_b = shared_b && (p->b.bits < 8 || gen_one_in(g, 2));
+    bool allocates = g->depth == 0 && !g->in_role;
+    factor of[2] = {{.shared = false}, {.shared = allocates && gen_one_in(g, 2)}};
+    of[0].shared = of[1].shared && gen_one_in(g, 3);
+    for (unsigned i = 0; i < 2; i++) choose_apart(g, p, &of[i]);
+    of[0].turned = of[0].shared && !of[0].apart && p->a.bits >= 8 && gen_one_in(g, 2);
+    of[1].turned = of[1].shared && (of[1].apart || p->b.bits < 8 || gen_one_in(g, 2));
     gen_insn insn = gen_begin(TVM_OP_MMA);
-    if (shared_a)
-        put_shared(g, &insn, p->a, a, turn_a);
-    else
-        gen_put_slot(&insn, fragment(g, p->a, a));
-    if (shared_b)
-        put_shared(g, &insn, p->b, b, turn_b);
-    else
-        gen_put_slot(&insn, fragment(g, p->b, b));
+    put_factor(g, &insn, &of[0], p->a, a);
+    put_factor(g, &insn, &of[1], p->b, b);
     uint32_t sum = sums(g, p->c, c), before = (uint32_t)g->vars[sum].high;
     gen_put_slot(&insn, sum);
-    put_flag(&insn, turn_a);
-    put_flag(&insn, turn_b);
+    put_flag(&insn, of[0].turned);
+    put_flag(&insn, of[1].turned);
     gen_put_none(&insn);
-    if (shared_a && shared_b)
+    if (of[0].shared && of[1].shared)
         gen_put_const(&insn, a->shape[1]);
     else
         gen_put_none(&insn);
-    take_product(g, p, &insn, scales, before + (scales ? 256 : 16) * (int64_t)a->shape[1]);
+    take_product(g, p, &insn, scales, of, before + (scales ? 256 : 16) * (int64_t)a->shape[1]);
 }
 
 /* ---- batches ---- */
@@ -303,7 +363,7 @@ static void put_batch(gen *g, const product *p) {
         gen_put_const(&insn, a.shape[2]);
     else
         gen_put_none(&insn);
-    take_product(g, p, &insn, NULL, before + 16 * (int64_t)a.shape[2]);
+    take_product(g, p, &insn, NULL, NULL, before + 16 * (int64_t)a.shape[2]);
 }
 
 void gen_mma(gen *g) {

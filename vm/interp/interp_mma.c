@@ -20,7 +20,7 @@ typedef struct mma_operand {
     size_t floats;           /* and of that as floats */
     float value[256];        /* of the codes of a small float */
     uint32_t scales;         /* slot; TVM_NONE: none */
-    bool is_spread;          /* of mma-tensor: each 16 bytes of the tile begin with 16 codes */
+    bool is_spread;          /* each 16 bytes of the tile begin with 16 codes */
     interp_tile
         scale_tile; /* of mma-tensor, its place in scratch memory, and that of the scales as mma has them */
     size_t scale_loaded, scale_codes;
@@ -56,6 +56,7 @@ static void plan_operand(tvm_interp_kernel *k, const interp_insn *insn, const tv
     operand->slot = source->slot;
     operand->type = type;
     operand->bytes = tvm_dtype_container(type);
+    operand->is_spread = source->is_spread;
     if (plan->as_floats) operand->floats = take_place(scratch, elements * sizeof(float));
     if (!source->is_shared) return;
     tvm_interp_plan_tile(k, insn->operands, (uint32_t)(source->tensor - insn->operands), source->tile_rank,
@@ -175,14 +176,30 @@ static const void *make_dense(const mma_plan *plan, const interp_block *block, b
     return floats;
 }
 
+/* Of each 16 bytes the 16 codes at their beginning, a byte each, in their place. */
+static void unpack_spread(const mma_operand *operand, size_t bytes, uint8_t *tile) {
+    enum { TOGETHER = 16 };
+    for (uint8_t *at = tile; operand->is_spread && at < tile + bytes; at += TOGETHER) {
+        uint8_t codes[TOGETHER];
+        for (unsigned i = 0; i < TOGETHER; i++)
+            codes[i] = (uint8_t)tvm_bits_get(at, (size_t)i * operand->type.bits, operand->type.bits);
+        memcpy(at, codes, sizeof codes);
+    }
+}
+
 static tvm_status read_operand(interp_context *context, const interp_insn *insn, bool is_a,
                                const void **out) {
     const mma_plan *plan = insn->plan;
     const mma_operand *operand = is_a ? &plan->a : &plan->b;
+    const tvm_mma_source *source = is_a ? &plan->mma.a : &plan->mma.b;
+    uint8_t *tile = context->block->scratch + operand->loaded;
     tvm_status status = TVM_OK;
-    if (is_a ? plan->mma.a.is_shared : plan->mma.b.is_shared)
-        status =
-            tvm_interp_load_tile(context, insn, &operand->tile, context->block->scratch + operand->loaded);
+    if (source->is_shared) status = tvm_interp_load_tile(context, insn, &operand->tile, tile);
+    if (source->is_shared && status == TVM_OK)
+        unpack_spread(operand,
+                      (size_t)tvm_mma_matrices(source) * source->shape[source->rank - 2] *
+                          source->shape[source->rank - 1],
+                      tile);
     if (status == TVM_OK) *out = make_dense(plan, context->block, is_a);
     return status;
 }
@@ -277,6 +294,8 @@ static tvm_mma_source source_of(const tvm_tensor_tile *tile, bool is_a) {
                             .tensor = tile->tensor,
                             .is_shared = true,
                             .is_transposed = tile->is_transposed,
+                            .is_spread = tile->is_spread,
+                            .type = tile->type,
                             .tile_rank = 2,
                             .tile = {tile->tile[0], tile->tile[1]},
                             .k_stride = k_first ? tile->tile[1] : 1,
@@ -314,8 +333,6 @@ tvm_status tvm_plan_MMA_TENSOR(tvm_interp_kernel *k, interp_insn *insn, tvm_diag
     plan_operand(k, insn, &plan->mma.a, t.types->a, (size_t)t.m * t.k, &scratch, &plan->a);
     plan_operand(k, insn, &plan->mma.b, t.types->b, (size_t)t.k * plan->mma.n, &scratch, &plan->b);
     plan->folds = t.folds;
-    plan->a.is_spread = t.a.is_spread;
-    plan->b.is_spread = t.b.is_spread;
     plan_scales(k, insn, &t.scale_a, t.m, &scratch, &plan->a);
     plan_scales(k, insn, &t.scale_b, t.n, &scratch, &plan->b);
     const uint32_t part[2] = {t.m, plan->mma.n};
@@ -366,17 +383,6 @@ tvm_status tvm_interp_MMA_TENSOR(interp_context *context, const interp_insn *ins
         status = find_tensor(context, insn, &plan->d, work.target, SANITIZE_WRITE, work.accumulates);
     if (status != TVM_OK || !tvm_interp_tensor_blocks(context, insn, blocks)) return status;
     return tvm_interp_start_tensor_work(context, &work);
-}
-
-/* Of each 16 bytes the 16 codes at their beginning, a byte each, in their place. */
-static void unpack_spread(const mma_operand *operand, size_t bytes, uint8_t *tile) {
-    enum { TOGETHER = 16 };
-    for (uint8_t *at = tile; operand->is_spread && at < tile + bytes; at += TOGETHER) {
-        uint8_t codes[TOGETHER];
-        for (unsigned i = 0; i < TOGETHER; i++)
-            codes[i] = (uint8_t)tvm_bits_get(at, (size_t)i * operand->type.bits, operand->type.bits);
-        memcpy(at, codes, sizeof codes);
-    }
 }
 
 /* The scales of some rows of a, or columns of b, of all that the block has, as mma has them: a's [m, k /
