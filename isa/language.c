@@ -80,8 +80,8 @@ static void need_insn(const tvm_ir_program *program, const tvm_ir_kernel *kernel
     if (insn->op == TVM_OP_MMA &&
         tvm_mma_broadcasts(program, kernel, tvm_operands(kernel, insn), insn->count))
         need(version, TVM_LANGUAGE_OF_BROADCASTS);
-    if (insn->op == TVM_OP_COPY_BULK && tvm_copy_spreads(program, kernel, insn))
-        need(version, TVM_LANGUAGE_OF_SPREAD);
+    bool copies = insn->op == TVM_OP_COPY_BULK || insn->op == TVM_OP_COPY_ASYNC;
+    if (copies && tvm_copy_spreads(program, kernel, insn)) need(version, TVM_LANGUAGE_OF_SPREAD);
     if (info->result == TVM_SLOT_REGISTER && is_later_type(info, kernel->slots[insn->result].dtype))
         need(version, 5);
     if (*age == UNKNOWN) *age = has_later_operands(info) ? OF_SEVERAL : OF_ONE_AGE;

@@ -17,7 +17,7 @@ enum {
     TVM_LANGUAGE_OF_TRAITS = 7,     /* has(...) and limit(...): operators of expressions */
     TVM_LANGUAGE_OF_BROADCASTS = 7, /* operands of mma that the matrices of a batch share */
     TVM_LANGUAGE_OF_JOINTS = 7,     /* views of shared tensors that join dimensions that are no neighbours */
-    TVM_LANGUAGE_OF_SPREAD = 7,     /* copy-bulk of elements of 4 and 6 bits to bytes */
+    TVM_LANGUAGE_OF_SPREAD = 7,     /* copies of elements of 4 and 6 bits to bytes */
     TVM_LANGUAGE_OF_PACKED = 7,     /* shared tensors of elements narrower than a byte */
     TVM_LANGUAGE_OF_COSTS = 7       /* costs of cases: in the container a part of each case from here on */
 };

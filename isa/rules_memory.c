@@ -291,14 +291,6 @@ static tvm_status copied_tile(const tvm_rule *rule, unsigned first, unsigned sha
     return status == TVM_OK ? fits_both(rule, first, shared, *rank, tile) : status;
 }
 
-tvm_status tvm_rule_COPY_ASYNC(const tvm_rule *rule) {
-    uint32_t tile[TVM_MAX_RANK];
-    unsigned rank;
-    tvm_status status = copied_tile(rule, 0, 0, &rank, tile);
-    if (status == TVM_OK) status = warps_cut(rule, rank, tile);
-    return status == TVM_OK ? tvm_rule_nothing(rule) : status;
-}
-
 /* Elements of 4 or 6 bits come to bytes in whole rows. */
 static tvm_status spread_tile(const tvm_rule *rule, unsigned rank, const uint32_t tile[TVM_MAX_RANK]) {
     tvm_status status = fits_both(rule, 0, 0, rank, tile);
@@ -307,11 +299,26 @@ static tvm_status spread_tile(const tvm_rule *rule, unsigned rank, const uint32_
                       tile[rank - 1], TVM_DTYPE_TEXT(tvm_rule_slot(rule, 1)->dtype), TVM_SPREAD_ROW);
 }
 
+/* To a shared tensor. */
+static tvm_status loaded_tile(const tvm_rule *rule, unsigned *rank, uint32_t tile[TVM_MAX_RANK]) {
+    *rank = read_tile(rule, 2, tile);
+    return tvm_tensor_spreads(tvm_rule_slot(rule, 0)->dtype, tvm_rule_slot(rule, 1)->dtype)
+               ? spread_tile(rule, *rank, tile)
+               : copied_tile(rule, 0, 0, rank, tile);
+}
+
+tvm_status tvm_rule_COPY_ASYNC(const tvm_rule *rule) {
+    uint32_t tile[TVM_MAX_RANK];
+    unsigned rank;
+    tvm_status status = loaded_tile(rule, &rank, tile);
+    if (status == TVM_OK) status = warps_cut(rule, rank, tile);
+    return status == TVM_OK ? tvm_rule_nothing(rule) : status;
+}
+
 tvm_status tvm_rule_COPY_BULK(const tvm_rule *rule) {
     uint32_t tile[TVM_MAX_RANK];
-    unsigned rank = read_tile(rule, 2, tile);
-    bool spreads = tvm_tensor_spreads(tvm_rule_slot(rule, 0)->dtype, tvm_rule_slot(rule, 1)->dtype);
-    tvm_status status = spreads ? spread_tile(rule, rank, tile) : copied_tile(rule, 0, 0, &rank, tile);
+    unsigned rank;
+    tvm_status status = loaded_tile(rule, &rank, tile);
     if (status != TVM_OK) return status;
     if (rule->operands[rule->at[3]].kind == TVM_OPERAND_NONE)
         return tvm_refuse(rule->why, "expected 'barrier', the mbarrier that its bytes are announced to");

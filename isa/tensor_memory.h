@@ -55,11 +55,12 @@ tvm_status tvm_tensor_layout(uint32_t rows, uint32_t columns, tvm_team team, tvm
 
 /* ---- elements of 4 and 6 bits in bytes (PTX ISA, "Sub-byte Types"; "Packing format") ---- */
 
-/* Sixteen elements fill the beginning of 16 bytes, one behind the other. copy-bulk makes such tiles of u8 of
- * a global tensor of these types: rows of whole 128 elements, which is what TMA takes at once. */
+/* Sixteen elements fill the beginning of 16 bytes, one behind the other. copy-bulk and copy-async make such
+ * tiles of u8 of a global tensor of these types: rows of whole 128 elements, which is what TMA takes at once.
+ */
 enum { TVM_SPREAD_TOGETHER = 16, TVM_SPREAD_ROW = 128 };
 bool tvm_tensor_spreads(tvm_dtype shared, tvm_dtype global);
-/* Does the copy-bulk? */
+/* Does the copy-bulk or copy-async? */
 bool tvm_copy_spreads(const tvm_ir_program *program, const tvm_ir_kernel *kernel, const tvm_insn *insn);
 
 /* ---- products ---- */

@@ -13,8 +13,10 @@
 #include "access.h"
 #include "emit_atomic.h"
 #include "global_access.h"
+#include "kernel.h"
 #include "numbers.h"
 #include "shared_access.h"
+#include "tensor_memory.h"
 
 typedef struct copy {
     emitter *e;
@@ -429,11 +431,21 @@ static void read_operands(emitter *e, const thread_copy *operands, copy *c) {
     if (is_cut) c->members = 32;
 }
 
+/* Elements of 4 or 6 bits to bytes. */
+static bool spreads(const emitter *e, const thread_copy *operands) {
+    const tvm_slot *slots = e->k->kernel->slots;
+    return tvm_tensor_spreads(slots[operands->target->value].dtype, slots[operands->source->value].dtype);
+}
+
 tvm_status tvm_emit_thread_copy(emitter *e, const thread_copy *operands, bool *is_async) {
     copy c = {0};
     shared_access s;
     char refused[600], why[160];
     size_t used = (size_t)snprintf(refused, sizeof refused, "%.190s", operands->refused);
+    if (!operands->is_store && spreads(e, operands))
+        return tvm_emit_error(e, TVM_UNSUPPORTED, "TMA alone spreads elements over bytes", "'%s': %s",
+                              tvm_string(e->k->program, e->k->kernel->slots[operands->source->value].name),
+                              *refused ? refused : "a copy by threads leaves elements as they are");
     read_operands(e, operands, &c);
     turn_base *base = calloc(1, sizeof *base);
     if (!base) return tvm_diag_no_memory(e->k->diags);

@@ -248,19 +248,10 @@ static void by_engine(emitter *e, const bulk_operands *whole, const block_group 
 
 /* ---- by the threads ---- */
 
-static bool spreads(const emitter *e, const bulk_tile *tile) {
-    const tvm_slot *slots = e->k->kernel->slots;
-    return tvm_tensor_spreads(slots[tile->shared->value].dtype, slots[tile->global->value].dtype);
-}
-
 /* fence COPY_ARRIVAL: each thread adds an arrival to the phase, which comes when its copies have. */
 static tvm_status by_threads(emitter *e, const bulk_operands *o, const char *why) {
     char refused[BULK_WHY_MAX + 32];
     snprintf(refused, sizeof refused, "cp.async.bulk.tensor: %s", why);
-    if (spreads(e, &o->tile))
-        return tvm_emit_error(e, TVM_UNSUPPORTED, "TMA alone spreads elements over bytes", "'%s': %s",
-                              tvm_string(e->k->program, e->k->kernel->slots[o->tile.global->value].name),
-                              why);
     const thread_copy copy = {.target = o->tile.shared,
                               .source = o->tile.global,
                               .tile = o->extents,
