@@ -92,13 +92,14 @@ static const char *const scaled_kernels[] = {"matmul_scaled",
                                              "matmul_scaled_64x128",
                                              "matmul_scaled_64x64",
                                              "matmul_scaled_f8",
+                                             "matmul_scaled_spread",
                                              "matmul_scaled_tensor_128x256",
                                              "matmul_scaled_tensor_128x128",
                                              "matmul_scaled_tensor_128x64"};
 enum {
     SCALED_KERNELS = sizeof scaled_kernels / sizeof *scaled_kernels,
     SCALED_TENSOR = SCALED_KERNELS - 3,
-    SCALED_WGMMA = SCALED_KERNELS - 4
+    SCALED_WGMMA = SCALED_KERNELS - 5
 };
 /* Rows, columns and depth that end within tiles and groups. */
 static const size_t sizes[][3] = {{1, 8, 32}, {130, 200, 160}, {150, 136, 416}, {140, 264, 384}};
@@ -190,8 +191,10 @@ START_TEST(operands_with_scales_are_multiplied) {
             compare(p.c, p.wanted, p.sums, p.k, group, tensor);
         }
         if (s == 1 && is_narrow(f)) {
-            kit_execute(&k, p.c, program, "matmul_scaled_plain", "sm_120a");
-            compare(p.c, p.wanted, p.sums, p.k, group, "matmul_scaled_plain for sm_120a");
+            const char *own = type_of(f->a).bits < 8 ? "matmul_scaled_plain" : "matmul_scaled_spread";
+            kit_execute(&k, p.c, program, own, "sm_120a");
+            snprintf(where, sizeof where, "%s for sm_120a, %s", own, f->define);
+            compare(p.c, p.wanted, p.sums, p.k, group, where);
         }
         if (s == 1 && has_kernel(program, "matmul_scaled_f8")) {
             kit_execute(&k, p.c, program, "matmul_scaled_f8", "sm_89");
