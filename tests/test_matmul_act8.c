@@ -254,6 +254,7 @@ static const lowbit_form lowbit_forms[] = {
     {"WTYPE=u5 ATYPE=f8_e4m3", "u5", "f8_e4m3", "f32", "f16", 128, false, false, false},
     {"WTYPE=f6_e3m2 ATYPE=f8_e4m3 GROUP=32", "f6_e3m2", "f8_e4m3", "f32", "f16", 32, false, false, false},
     {"WTYPE=f4_e2m1 ATYPE=f8_e4m3 GROUP=32 STYPE=e8m0", "f4_e2m1", "f8_e4m3", "e8m0", "f16", 32, 0, 0, 0},
+    {"ATYPE=f8_e4m3 GROUP=32 STYPE=e8m0 ZEROS=true", "u4", "f8_e4m3", "e8m0", "f16", 32, true, 0, 0},
     {"WTYPE=u4 STYPE=f8_e4m3 GROUP=64", "u4", "i8", "f8_e4m3", "f16", 64, false, false, false},
     {"WTYPE=f4_e2m1 ATYPE=f8_e4m3 GROUP=0", "f4_e2m1", "f8_e4m3", "f32", "f16", 0, false, false, false},
 };
@@ -267,6 +268,7 @@ static const char *const lowbit_kernels[] = {"matmul_lowbit_a8",
                                              "matmul_lowbit_a8_16x64",
                                              "matmul_lowbit_a8_160x128",
                                              "matmul_lowbit_a8_192x128",
+                                             "matmul_lowbit_a8_block",
                                              "matmul_lowbit_a8_tensor_64x128",
                                              "matmul_lowbit_a8_tensor_128x128",
                                              "matmul_lowbit_a8_tensor_192x128"};
@@ -343,6 +345,10 @@ START_TEST(weights_of_fewer_bits_are_multiplied) {
             kit_execute(&k, p.c, program, "matmul_lowbit_a8_plain", "sm_80");
             compare(p.c, p.wanted, p.sums, p.k, group, "matmul_lowbit_a8_plain for sm_80");
         }
+        if (s == 1 && has_kernel(program, "matmul_lowbit_a8_block")) {
+            kit_execute(&k, p.c, program, "matmul_lowbit_a8_block", "sm_120a");
+            compare(p.c, p.wanted, p.sums, p.k, group, "matmul_lowbit_a8_block for sm_120a");
+        }
         const char *tensor = lowbit_kernels[LOWBIT_TENSOR + (size_t)_i % 3];
         if (s == 1 && has_kernel(program, tensor)) {
             kit_execute(&k, p.c, program, tensor, "sm_100a");
@@ -405,6 +411,8 @@ static const struct {
     {"matmul_lowbit_a8.vasm", "ATYPE=f8_e4m3 ZEROS=true GROUP=32", "sm_103a"},
     {"matmul_lowbit_a8.vasm", "WTYPE=f4_e2m1 ATYPE=f8_e4m3 GROUP=32 STYPE=e8m0", "sm_110a"},
     {"matmul_lowbit_a8.vasm", "LEVELS=true", "sm_110a"},
+    {"matmul_lowbit_a8.vasm", "WTYPE=f4_e2m1 ATYPE=f8_e4m3 GROUP=32 STYPE=e8m0", "sm_120a"},
+    {"matmul_lowbit_a8.vasm", "WTYPE=f6_e3m2 ATYPE=f8_e4m3 GROUP=32 STYPE=e8m0 BIAS=true", "sm_121a"},
     {"matmul_scaled.vasm", "GROUP=32", "sm_100a"},
     {"matmul_scaled.vasm", "GROUP=128 BIAS=true", "sm_103a"},
     {"matmul_scaled.vasm", "T=i8 OTYPE=f32", "sm_110a"},
