@@ -143,6 +143,7 @@ static const open_kernel open_kernels[] = {
     WHOLE("16x256x1_sm80"),
     WHOLE("32x256x1_sm80"),
     WHOLE("32x256x2_sm80"),
+    WHOLE("64x128x2_sm80"),
     WHOLE("64x256x1_sm80"),
     WHOLE("64x256x2_sm80"),
     WHOLE("128x128x1_sm80"),
