@@ -386,16 +386,23 @@ bool tvm_thread_coordinate(emitter *e, const tvm_layout *layout, unsigned dim, r
     return tvm_coordinate_of(e, layout, dim, tvm_thread_id(e), out);
 }
 
+/* ptxas 13.0 divides by constants as by any number, in some 20 instructions. By what is no power of two the
+ * quotient is the upper part of a product: with 2^s < by < 2^(s + 1) and m = ceil(2^(32 + s) / by), which
+ * fits a word, x m / 2^(32 + s) is no less than x / by, and for x < 2^31 less than 1 / by above it (Granlund
+ * and Montgomery, "Division by Invariant Integers using Multiplication", 1994). */
 reg tvm_pure_divide(emitter *e, reg value, uint32_t by) {
+    unsigned shift = tvm_log2_floor(by);
     if (by == 1) return value;
-    if (tvm_is_power_of_two(by))
-        return tvm_pure(e, 'r', "shr.u32 $, %s, %u;", value.name, tvm_log2_floor(by));
-    return tvm_pure(e, 'r', "div.u32 $, %s, %u;", value.name, by);
+    if (tvm_is_power_of_two(by)) return tvm_pure(e, 'r', "shr.u32 $, %s, %u;", value.name, shift);
+    uint64_t factor = ((UINT64_C(1) << (32 + shift)) + by - 1) / by;
+    reg high = tvm_pure(e, 'r', "mul.hi.u32 $, %s, %u;", value.name, (unsigned)factor);
+    return tvm_pure(e, 'r', "shr.u32 $, %s, %u;", high.name, shift);
 }
 
 reg tvm_pure_modulo(emitter *e, reg value, uint32_t by) {
     if (tvm_is_power_of_two(by)) return tvm_pure(e, 'r', "and.b32 $, %s, %u;", value.name, by - 1);
-    return tvm_pure(e, 'r', "rem.u32 $, %s, %u;", value.name, by);
+    reg whole = tvm_pure_scale(e, tvm_pure_divide(e, value, by), by);
+    return tvm_pure(e, 'r', "sub.u32 $, %s, %s;", value.name, whole.name);
 }
 
 reg tvm_pure_scale(emitter *e, reg value, uint32_t by) {

@@ -201,7 +201,7 @@ reg tvm_emit_elect(emitter *e, uint32_t label);
 /* Values computed once, at kernel entry: `format` is one PTX instruction whose destination is written `$`; an
  * equal one emitted before is shared. reg_class: 'r' .b32, 'd' .b64, 'p' .pred. */
 reg tvm_pure(emitter *e, char reg_class, const char *format, ...) __attribute__((format(printf, 3, 4)));
-/* Unsigned arithmetic by constants at kernel entry. */
+/* Arithmetic of words below 2^31 by constants, at kernel entry. */
 reg tvm_pure_divide(emitter *e, reg value, uint32_t by);
 reg tvm_pure_modulo(emitter *e, reg value, uint32_t by);
 reg tvm_pure_scale(emitter *e, reg value, uint32_t by);

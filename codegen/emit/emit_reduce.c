@@ -344,9 +344,8 @@ static reg first_thread(emitter *e, const reduction *r) {
         const axis_digit *digit = &r->digits[i];
         uint32_t unit = digit->stride * bits_below(digit), count = digit->size / bits_below(digit);
         if (count == 1) continue;
-        reg quotient = tvm_pure(e, 'r', "div.u32 $, %s, %u;", thread.name, (unsigned)unit);
-        reg value = tvm_pure(e, 'r', "rem.u32 $, %s, %u;", quotient.name, (unsigned)count);
-        reg weight = tvm_pure(e, 'r', "mul.lo.u32 $, %s, %u;", value.name, (unsigned)unit);
+        reg value = tvm_pure_modulo(e, tvm_pure_divide(e, thread, unit), count);
+        reg weight = tvm_pure_scale(e, value, unit);
         first = tvm_pure(e, 'r', "sub.u32 $, %s, %s;", first.name, weight.name);
     }
     return first;

@@ -210,11 +210,12 @@ void tvm_shared_add_position(emitter *e, const shared_tile *s, unsigned dim, reg
         if (s->layout->mode_dim[m] != dim) continue;
         reg digit = position, sum = tvm_new_r(e);
         if (m > first) { /* inside of the tensor the first mode's digit is what is left */
-            reg rest = tvm_new_r(e);
-            digit = tvm_new_r(e);
-            tvm_emit(e, "rem.u32 %s, %s, %u;", digit.name, position.name, s->layout->mode_size[m]);
-            tvm_emit(e, "div.u32 %s, %s, %u;", rest.name, position.name, s->layout->mode_size[m]);
-            position = rest;
+            uint32_t size = s->layout->mode_size[m];
+            bool is_power = tvm_is_power_of_two(size);
+            digit =
+                is_power ? word_op(e, "and.b32", position, size - 1) : word_op(e, "rem.u32", position, size);
+            position = is_power ? word_op(e, "shr.u32", position, tvm_log2_floor(size))
+                                : word_op(e, "div.u32", position, size);
         }
         if (offset->name[0])
             tvm_emit(e, "mad.lo.s32 %s, %s, %u, %s;", sum.name, digit.name, s->layout->mode_stride[m] * unit,
