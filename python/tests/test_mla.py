@@ -110,6 +110,31 @@ def test_chosen_tokens(device, type, topk):
     check(cache, queries(form, 3, count, 18, device), chosen)
 
 
+@pytest.mark.parametrize(
+    "type, page, lengths, count, heads",
+    [
+        ("u4", 16, [65, 300, 0], 2, 3),
+        ("i8", 128, [130, 64], 1, 32),
+        ("u4", 32, [700], 4, 7),
+        ("f8_e4m3", 64, [191], 1, 5),
+    ],
+)
+def test_few_rows(device, type, page, lengths, count, heads):
+    """Which a GPU with wgmma has as the columns of its products."""
+    form = ops.LatentFormat(BFLOAT, type, page)
+    check(Cache(form, lengths, device), queries(form, len(lengths), count, heads, device))
+
+
+def test_no_races():
+    form = ops.LatentFormat(BFLOAT, "u4")
+    cache = Cache(form, [400, 1, 0, 200], "cpu")
+    tilusvm.set_sanitizer("text")
+    try:
+        check(cache, queries(form, 4, 1, 16, "cpu"))
+    finally:
+        tilusvm.set_sanitizer(None)
+
+
 def test_many_parts(device):
     """Of a sequence, which are put together in two steps."""
     form = ops.LatentFormat(HALF)
@@ -120,8 +145,9 @@ def test_many_parts(device):
 @pytest.mark.skipif("MLA_TARGET" in os.environ, reason="is that device already")
 def test_as_a_gpu_with_wgmma():
     """The kernels for sm_90a, on the interpreter, by as many blocks as 24 multiprocessors have."""
-    chosen = "test_types or test_shapes or test_chosen_tokens or test_many_parts or test_same_bits"
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__, "-k", f"({chosen}) and cpu"]
+    chosen = "test_types or test_shapes or test_few or test_chosen_tokens or test_many_parts or test_same_bits"
+    which = f"({chosen}) and cpu or test_no_races"
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__, "-k", which]
     done = subprocess.run(command, env={**os.environ, "MLA_TARGET": "90"}, capture_output=True, text=True)
     assert done.returncode == 0 and "passed" in done.stdout, done.stdout + done.stderr
 
