@@ -35,7 +35,6 @@ static inline bool ptx_tensor_has(const ptx_tensor *x, ptx_spot at, unsigned lan
 static inline uint32_t *ptx_tensor_cell_of(const ptx_tensor *x, ptx_tensor *owner, const ptx_insn *insn,
                                            ptx_stamp by, ptx_spot at, bool writes) {
     unsigned warp = by.channel / PTX_TENSOR_WAYS;
-    ptx_tensor_way way = (ptx_tensor_way)(by.channel % PTX_TENSOR_WAYS);
     bool far = owner != x;
     ptx_must(ptx_tensor_has(owner, at, 1, 1), "ptx: lane %u, column %u is not allocated: %s", at.lane,
              at.column, insn->text);
@@ -43,9 +42,9 @@ static inline uint32_t *ptx_tensor_cell_of(const ptx_tensor *x, ptx_tensor *owne
     ptx_stamp wrote = far ? ptx_stamp_far(*last_write) : *last_write,
               read = far ? ptx_stamp_far(*last_read) : *last_read;
     bool same = wrote.serial == by.serial && wrote.channel == by.channel;
-    ptx_must(same || ptx_tensor_before(x, warp, way, wrote),
+    ptx_must(same || ptx_tensor_before(x, warp, by, wrote),
              "ptx: lane %u, column %u may still be written by another: %s", at.lane, at.column, insn->text);
-    ptx_must(!writes || ptx_tensor_before(x, warp, way, read),
+    ptx_must(!writes || ptx_tensor_before(x, warp, by, read),
              "ptx: lane %u, column %u may still be read by another: %s", at.lane, at.column, insn->text);
     *(writes ? last_write : last_read) = far ? ptx_stamp_far(by) : by;
     return &owner->cell[at.lane][at.column];

@@ -47,17 +47,18 @@ typedef struct ptx_tensor_kind {
     bool scaled;
 } ptx_tensor_kind;
 
+static const ptx_tensor_kind ptx_tensor_kinds[] = {
+    {"kind::f16", 16, {"f16", "f32"}, {"f16", "bf16"}, false},
+    {"kind::tf32", 32, {NULL, "f32"}, {NULL, NULL, "tf32"}, false},
+    {"kind::f8f6f4", 8, {"f16", "f32"}, {"e4m3", "e5m2", NULL, "e2m3", "e3m2", "e2m1"}, false},
+    {"kind::i8", 8, {NULL, NULL, "s32"}, {"u8", "s8"}, false},
+    {"kind::mxf8f6f4", 8, {"f32"}, {"e4m3", "e5m2", NULL, "e2m3", "e3m2", "e2m1"}, true},
+    {"kind::mxf4", 4, {"f32"}, {NULL, "e2m1"}, true},
+    {"kind::mxf4nvf4", 4, {"f32"}, {NULL, "e2m1"}, true}};
+
 static inline const ptx_tensor_kind *ptx_tensor_kind_named(const ptx_insn *insn, const char *name) {
-    static const ptx_tensor_kind all[] = {
-        {"kind::f16", 16, {"f16", "f32"}, {"f16", "bf16"}, false},
-        {"kind::tf32", 32, {NULL, "f32"}, {NULL, NULL, "tf32"}, false},
-        {"kind::f8f6f4", 8, {"f16", "f32"}, {"e4m3", "e5m2", NULL, "e2m3", "e3m2", "e2m1"}, false},
-        {"kind::i8", 8, {NULL, NULL, "s32"}, {"u8", "s8"}, false},
-        {"kind::mxf8f6f4", 8, {"f32"}, {"e4m3", "e5m2", NULL, "e2m3", "e3m2", "e2m1"}, true},
-        {"kind::mxf4", 4, {"f32"}, {NULL, "e2m1"}, true},
-        {"kind::mxf4nvf4", 4, {"f32"}, {NULL, "e2m1"}, true}};
-    for (unsigned i = 0; i < sizeof all / sizeof *all; i++)
-        if (ptx_is(all[i].name, name)) return &all[i];
+    for (unsigned i = 0; i < sizeof ptx_tensor_kinds / sizeof *ptx_tensor_kinds; i++)
+        if (ptx_is(ptx_tensor_kinds[i].name, name)) return &ptx_tensor_kinds[i];
     ptx_abort("ptx: unknown %s", insn->text);
     return NULL;
 }
@@ -202,9 +203,17 @@ static inline ptx_spot ptx_tensor_sum_place(const ptx_tensor_product *p, unsigne
     return (ptx_spot){p->d.lane + ptx_tensor_lane(p->rows, row), p->d.column + column};
 }
 
+/* The accumulator with its shape and kind, of which sums are in order. */
+static inline uint32_t ptx_tensor_sums(const ptx_tensor_product *p) {
+    uint32_t kind = (uint32_t)(p->kind - ptx_tensor_kinds);
+    return (p->columns / 8 - 1) | (p->rows / 64 - 1) << 5 | kind << 8 | p->d.lane / 16 << 11 |
+           p->d.column << 12 | UINT32_C(1) << 23;
+}
+
 static inline void ptx_tensor_sum(ptx_machine *m, ptx_machine *of, const ptx_insn *insn, ptx_stamp by,
                                   const ptx_tensor_product *p, unsigned row, const double *a,
                                   double b[PTX_COLUMNS][PTX_TENSOR_K]) {
+    by.sums = ptx_tensor_sums(p) & 0xffffff;
     for (unsigned c = 0; c < p->columns; c++) {
         ptx_spot at = ptx_tensor_sum_place(p, row, c);
         uint32_t *cell = ptx_tensor_cell_of(m->tensor, of->tensor, insn, by, at, true);

@@ -5,7 +5,9 @@
  * seen the end of operations by waiting for them: its own of tcgen05.ld and st by tcgen05.wait; those of
  * tcgen05.mma and cp by an mbarrier at which tcgen05.commit arrived. What it learns at a barrier or an
  * mbarrier counts from its next tcgen05.fence::after_thread_sync on; of its own ld and st others learn what
- * came before its last tcgen05.fence::before_thread_sync. */
+ * came before its last tcgen05.fence::before_thread_sync. Without a wait its cp come before its mma, and sums
+ * of mma before more sums of the same accumulator, shape and kind ("Pipelined tcgen05 Instructions"): an mma
+ * that writes where an earlier one reads a from, or reads a where that adds up, is in no order. */
 #ifndef TVM_TESTS_PTX_TENSOR_ORDER_H
 #define TVM_TESTS_PTX_TENSOR_ORDER_H
 
@@ -24,10 +26,11 @@ enum {
     PTX_TENSOR_MBARRIERS = 128
 };
 
-/* An operation; serial 0: none. */
+/* An operation; serial 0: none. sums: where an mma adds up, and in which shape and kind; 0: it reads, or is
+ * another operation. */
 typedef struct ptx_stamp {
     uint32_t serial;
-    uint8_t channel;
+    uint32_t channel : 8, sums : 24;
 } ptx_stamp;
 
 /* Of each channel the last operation whose end is known. */
@@ -66,13 +69,13 @@ static inline void ptx_ends_merge_far(ptx_ends *to, const ptx_ends *from) {
 
 /* An operation as the pair's other block has it. */
 static inline ptx_stamp ptx_stamp_far(ptx_stamp s) {
-    return (ptx_stamp){s.serial, s.channel ^ PTX_TENSOR_FAR};
+    return (ptx_stamp){s.serial, s.channel ^ PTX_TENSOR_FAR, s.sums};
 }
 
 /* The next operation of the warp. */
 static inline ptx_stamp ptx_tensor_issue(ptx_tensor *x, unsigned warp, ptx_tensor_way way) {
     unsigned channel = ptx_channel(warp, way);
-    return (ptx_stamp){++x->issued.of[channel], (uint8_t)channel};
+    return (ptx_stamp){++x->issued.of[channel], (uint8_t)channel, 0};
 }
 
 /* Has the warp seen the end of the operation? */
@@ -80,10 +83,11 @@ static inline bool ptx_tensor_ended(const ptx_tensor *x, unsigned warp, ptx_stam
     return s.serial <= x->seen[warp].of[s.channel];
 }
 
-/* Does the operation come before one of the warp? Its own mma and cp come before its mma without a wait. */
-static inline bool ptx_tensor_before(const ptx_tensor *x, unsigned warp, ptx_tensor_way way, ptx_stamp s) {
-    bool piped = way == PTX_TENSOR_MMA && (s.channel == ptx_channel(warp, PTX_TENSOR_MMA) ||
-                                           s.channel == ptx_channel(warp, PTX_TENSOR_CP));
+/* Does the operation s come before `by`, of the warp? */
+static inline bool ptx_tensor_before(const ptx_tensor *x, unsigned warp, ptx_stamp by, ptx_stamp s) {
+    bool multiplies = by.channel == ptx_channel(warp, PTX_TENSOR_MMA);
+    bool piped = multiplies && ((s.channel == by.channel && s.sums && s.sums == by.sums) ||
+                                s.channel == ptx_channel(warp, PTX_TENSOR_CP));
     return piped || ptx_tensor_ended(x, warp, s);
 }
 

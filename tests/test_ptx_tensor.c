@@ -234,6 +234,15 @@ static const change mistakes[] = {
     {"kind::KIND [%r8], %rd6, %rd7, %r11, %p2;",
      "kind::mxf8f6f4.block_scale.scale_vec::1X [%r8], %rd6, %rd7, %r11, [%r8], [%r8], %p2;",
      "a descriptor of something else"},
+    /* products whose sums are of another shape, or begin elsewhere, are in no order */
+    {"[%r8], %rd6, %rd7, %r11, %p3;", "[%r8], %rd6, %rd7, 0x8080010, %p3;", "may still be written"},
+    {"[%r8], %rd6, %rd7, %r11, %p3;", "[%r8+8], %rd6, %rd7, 0x8080010, %p3;", "may still be written"},
+    /* nor is one whose a is the sums of the one before, or that writes where that reads a */
+    {"[%r8], %rd6, %rd7, %r11, %p3;", "[%r8], [%r8], %rd7, %r11, %p3;", "may still be written"},
+    {"[%r8], %rd6, %rd7, %r11, %p2;\n@%p1 tcgen05.mma.cta_group::1.kind::KIND [%r8], %rd6, %rd7, %r11, %p3;",
+     "[%r8], [%r8+32], %rd7, 0x8080010, %p2;\n"
+     "@%p1 tcgen05.mma.cta_group::1.kind::f16 [%r8+32], %rd6, %rd7, 0x8080010, %p2;",
+     "may still be read"},
 };
 
 START_TEST(what_is_not_defined_is_found) {

@@ -343,20 +343,29 @@ tvm_status tvm_plan_MMA_TENSOR(tvm_interp_kernel *k, interp_insn *insn, tvm_diag
     return TVM_OK;
 }
 
+/* Of a product with tensor memory the kind of its PTX instruction, by the bits of an element in its container
+ * and whether there are scales; not 0. */
+static uint32_t kind_of(const tvm_tensor_mma *t) {
+    return (t->a.is_spread ? 8 : t->a.type.bits) << 1 | (t->scaling != NULL);
+}
+
 /* A tile of each block that the tensor core reads, or writes, until the team has waited for it; it is found,
- * and the sanitizer told. */
+ * and the sanitizer told. kind: of the products that are added to it; 0: it is an operand. */
 static tvm_status find_tensor(interp_context *context, const interp_insn *insn, const interp_tile *tile,
-                              int64_t *start, sanitize_mode mode, bool updates) {
+                              int64_t *start, sanitize_mode mode, bool updates, uint32_t kind) {
     interp_block *blocks[2];
     uint32_t count = tvm_interp_tensor_blocks(context, insn, blocks);
     tvm_status status = tvm_interp_find_tile(context, insn, tile, start);
+    const unsigned last = tile->rank - 1;
+    uint32_t sums = kind ? ((uint32_t)start[last] << 10 | (uint32_t)tile->tile[1]) << 10 | kind : 0;
     for (uint32_t b = 0; b < count && status == TVM_OK && interp_sanitized(context); b++) {
         const sanitize_access access = {.owner = blocks[b],
                                         .memory = tile->slot,
                                         .tensor = TVM_NONE,
                                         .mode = mode,
                                         .updates = updates,
-                                        .actor = SANITIZE_TENSOR};
+                                        .actor = SANITIZE_TENSOR,
+                                        .sums = sums};
         status = tvm_interp_sanitize_tile_at(context, insn, tile, start, &access);
     }
     return status;
@@ -373,14 +382,14 @@ tvm_status tvm_interp_MMA_TENSOR(interp_context *context, const interp_insn *ins
     if (t.accumulate->kind == TVM_OPERAND_EXPR)
         status = tvm_interp_evaluate(context, insn, t.accumulate->value, &adds);
     work.accumulates = adds.i != 0;
-    if (status == TVM_OK) status = find_tensor(context, insn, &plan->a.tile, work.a, SANITIZE_READ, false);
-    if (status == TVM_OK) status = find_tensor(context, insn, &plan->b.tile, work.b, SANITIZE_READ, false);
+    if (status == TVM_OK) status = find_tensor(context, insn, &plan->a.tile, work.a, SANITIZE_READ, false, 0);
+    if (status == TVM_OK) status = find_tensor(context, insn, &plan->b.tile, work.b, SANITIZE_READ, false, 0);
     if (status == TVM_OK && plan->mma.scaling)
-        status = find_tensor(context, insn, &plan->a.scale_tile, work.scale_a, SANITIZE_READ, false);
+        status = find_tensor(context, insn, &plan->a.scale_tile, work.scale_a, SANITIZE_READ, false, 0);
     if (status == TVM_OK && plan->mma.scaling)
-        status = find_tensor(context, insn, &plan->b.scale_tile, work.scale_b, SANITIZE_READ, false);
+        status = find_tensor(context, insn, &plan->b.scale_tile, work.scale_b, SANITIZE_READ, false, 0);
     if (status == TVM_OK)
-        status = find_tensor(context, insn, &plan->d, work.target, SANITIZE_WRITE, work.accumulates);
+        status = find_tensor(context, insn, &plan->d, work.target, SANITIZE_WRITE, work.accumulates, kind_of(&t));
     if (status != TVM_OK || !tvm_interp_tensor_blocks(context, insn, blocks)) return status;
     return tvm_interp_start_tensor_work(context, &work);
 }

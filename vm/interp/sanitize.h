@@ -74,6 +74,7 @@ typedef struct sanitize_access {
     const int64_t *tile;           /* its extents */
     unsigned tile_rank;
     uint32_t operand; /* of SANITIZE_MMA: the one where the tile begins */
+    uint32_t sums;    /* of an mma-tensor that adds up: to which columns, and of which kind; else 0 */
 } sanitize_access;
 
 /* An access that goes on for several rows. */

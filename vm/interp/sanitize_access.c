@@ -84,7 +84,8 @@ bool tvm_sanitize_open(interp_context *context, const interp_insn *insn, const s
                        .insn = number,
                        .layout = walk->layout,
                        .mode = (uint8_t)access->mode,
-                       .rank = (uint8_t)(context->block - context->block->cluster)};
+                       .rank = (uint8_t)(context->block - context->block->cluster),
+                       .sums = access->sums};
     if (made) walk->event = tvm_san_event(s, san_context_of(s, context), &event);
     if (!walk->event) walk->status = tvm_interp_no_memory(s->run);
     return walk->event != 0;

@@ -83,7 +83,7 @@ uint32_t tvm_san_event(sanitizer *s, san_context *context, const san_event *even
     if (latest) {
         const san_event *last = &s->events[latest];
         if (last->actor == event->actor && last->time == event->time && last->layout == event->layout &&
-            last->mode == event->mode && last->rank == event->rank)
+            last->mode == event->mode && last->rank == event->rank && last->sums == event->sums)
             return latest;
     }
     if (s->event_count == s->event_capacity) {

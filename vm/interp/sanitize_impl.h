@@ -51,6 +51,7 @@ typedef struct san_event {
     uint32_t layout; /* of the program; TVM_NONE: no thread of its own has an element */
     uint8_t mode;    /* sanitize_mode */
     uint8_t rank;    /* of who does it in its cluster: a copy's actor may be another block's */
+    uint32_t sums;   /* of sanitize_access */
 } san_event;
 
 /* Threads of a block: one, by its number; all that hold an element of the event's layout, of which it is the

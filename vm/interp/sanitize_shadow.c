@@ -62,14 +62,14 @@ static bool is_one_cast(const sanitize_walk *walk, const san_event *event) {
 }
 
 /* What the thread of a team that starts products and copies in tensor memory does there in order (PTX ISA,
- * "tcgen05 Memory Consistency Model Operations"): a copy before all that follows, sums before more sums. */
+ * "Pipelined tcgen05 Instructions"): a copy before all that follows, sums before more sums of the same columns
+ * and kind. */
 static bool is_in_order(const sanitize_walk *walk, const san_event *event) {
     const sanitizer *s = walk->sanitizer;
     const san_event *now = &s->events[walk->event];
     if (walk->actor != SANITIZE_TENSOR || event->actor != now->actor) return false;
-    unsigned before = s->kernel->insns[event->insn].source->op, op = s->kernel->insns[now->insn].source->op;
-    return before == TVM_OP_COPY_TENSOR ||
-           (op == before && event->mode == SANITIZE_WRITE && walk->mode == SANITIZE_WRITE);
+    return s->kernel->insns[event->insn].source->op == TVM_OP_COPY_TENSOR ||
+           (now->sums && event->sums == now->sums);
 }
 
 static relation find_relation(const sanitize_walk *walk, uint32_t number) {
