@@ -34,7 +34,14 @@ PROGRAMS = {
     "accept": ["", "CHANCES=true"],
     "all_reduce": ["RANKS=2", "RANKS=8 T=bf16"],
     "argmax": ["", "T=f32"],
-    "attention": ["", "T=bf16 PAGE=16 CAP=true ALIBI=true", "T=f8_e4m3", "T=bf16 SINKS=true", "T=bf16 BLOCK=128"],
+    "attention": [
+        "",
+        "T=bf16 PAGE=16 CAP=true ALIBI=true",
+        "T=f8_e4m3",
+        "T=bf16 SINKS=true",
+        "T=bf16 BLOCK=128",
+        "BLOCK=64",
+    ],
     "attention_backward": ["", "T=bf16 CAP=true ALIBI=true"],
     "attention_decode": [
         "EARLY=true",

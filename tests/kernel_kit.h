@@ -27,17 +27,22 @@ typedef struct kernel_kit {
     uint64_t random;
 } kernel_kit;
 
-/* The program of that file of programs/, with these definitions; ends the test where it is refused. */
-static inline kernel_kit kit_open(const char *file, const char *define) {
+/* The program of that file, with these definitions; ends the test where it is refused. */
+static inline kernel_kit kit_open_path(const char *path, const char *define) {
     kernel_kit k = {.random = UINT64_C(0x9e3779b97f4a7c15)};
-    char path[5000];
     size_t size = 0;
     tvm_context_options options = {.device = TVM_DEVICE_CPU, .threads = 1, .cache_dir = ""};
-    uint8_t *bytes = bytecode_of(program_path(file, path), define, &size);
+    uint8_t *bytes = bytecode_of(path, define, &size);
     ck_assert_int_eq(tvm_context_create(&options, &k.context), TVM_OK);
     ck_assert_int_eq(tvm_load(k.context, bytes, size, &k.program), TVM_OK);
     free(bytes);
     return k;
+}
+
+/* That of a file of programs/. */
+static inline kernel_kit kit_open(const char *file, const char *define) {
+    char path[5000];
+    return kit_open_path(program_path(file, path), define);
 }
 
 /* Forgets the arguments and tensors. */

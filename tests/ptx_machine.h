@@ -366,7 +366,7 @@ static inline void ptx_elect(ptx_machine *m, const ptx_insn *insn) {
 /* All warps of a warpgroup together; what is added was there at the beginning, or another has given it back
  * by then. */
 static inline void ptx_set_registers(ptx_machine *m, const ptx_insn *insn) {
-    uint32_t start = 65536 / m->threads / 8 * 8, wanted = (uint32_t)insn->operand[0].value;
+    uint32_t start = 65536 / (m->resident * m->threads) / 8 * 8, wanted = (uint32_t)insn->operand[0].value;
     for (unsigned g = 0; g < ptx_warpgroups(m); g++) {
         if (!ptx_group_runs(m, g)) continue;
         uint32_t *has = &m->registers[g];

@@ -249,12 +249,15 @@ static inline size_t ptx_registers(const ptx_machine *m) {
 
 /* Reads the body of an entry and gives its registers memory, which they keep until ptx_free. */
 static inline ptx_machine ptx_load(const char *ptx, const char *kernel, unsigned threads) {
-    ptx_machine m = {.threads = threads, .grid = {1, 1, 1}, .count[PTX_CLASSES - 1] = PTX_LOCALS};
+    ptx_machine m = {
+        .threads = threads, .resident = 1, .grid = {1, 1, 1}, .count[PTX_CLASSES - 1] = PTX_LOCALS};
     char entry[128];
     snprintf(entry, sizeof entry, ".entry %s(", kernel);
     const char *at = strstr(ptx, entry);
     ck_assert_msg(at != NULL, "ptx: no %s", entry);
-    at = strstr(at, "\n{\n") + 3;
+    const char *body = strstr(at, "\n{\n") + 3, *resident = strstr(at, ".minnctapersm ");
+    if (resident && resident < body) m.resident = (unsigned)strtoul(strchr(resident, ' '), NULL, 10);
+    at = body;
     bool placed = false;
     while (strncmp(at, "}\n", 2) != 0) {
         char line[4096];

@@ -140,6 +140,7 @@ typedef struct ptx_part {
 
 typedef struct ptx_machine {
     unsigned threads;
+    unsigned resident; /* blocks of a multiprocessor, which share its registers */
     ptx_part parts[32];
     unsigned part_count;
     uint32_t running;               /* the warps whose instruction is being done: a mask */

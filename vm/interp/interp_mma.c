@@ -389,7 +389,8 @@ tvm_status tvm_interp_MMA_TENSOR(interp_context *context, const interp_insn *ins
     if (status == TVM_OK && plan->mma.scaling)
         status = find_tensor(context, insn, &plan->b.scale_tile, work.scale_b, SANITIZE_READ, false, 0);
     if (status == TVM_OK)
-        status = find_tensor(context, insn, &plan->d, work.target, SANITIZE_WRITE, work.accumulates, kind_of(&t));
+        status =
+            find_tensor(context, insn, &plan->d, work.target, SANITIZE_WRITE, work.accumulates, kind_of(&t));
     if (status != TVM_OK || !tvm_interp_tensor_blocks(context, insn, blocks)) return status;
     return tvm_interp_start_tensor_work(context, &work);
 }

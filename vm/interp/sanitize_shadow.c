@@ -62,8 +62,8 @@ static bool is_one_cast(const sanitize_walk *walk, const san_event *event) {
 }
 
 /* What the thread of a team that starts products and copies in tensor memory does there in order (PTX ISA,
- * "Pipelined tcgen05 Instructions"): a copy before all that follows, sums before more sums of the same columns
- * and kind. */
+ * "Pipelined tcgen05 Instructions"): a copy before all that follows, sums before more sums of the same
+ * columns and kind. */
 static bool is_in_order(const sanitize_walk *walk, const san_event *event) {
     const sanitizer *s = walk->sanitizer;
     const san_event *now = &s->events[walk->event];
