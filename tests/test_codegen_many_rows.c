@@ -218,12 +218,30 @@ START_TEST(tensor_variants_are_right) {
 }
 END_TEST
 
+static const char *const tensor_stack_types[] = {
+    "WTYPE=u4 EXPERTS=1", "WTYPE=u8 GROUP=64 ZEROS=1 EXPERTS=1", "WTYPE=u2 GROUP=32 EXPERTS=1 GATE=\"silu\"",
+    "WTYPE=u4 BOOK=\"nf4\" EXPERTS=1 BIAS=1", "WTYPE=f4_e2m1 GROUP=16 STYPE=f8_e4m3 FACTOR=1 EXPERTS=1"};
+enum { TENSOR_STACK_TYPES = sizeof tensor_stack_types / sizeof *tensor_stack_types };
+
+/* Those of experts, whose tiles two blocks share: one of each type without TVM_TEST_ALL. */
+START_TEST(tensor_stacks_are_right) {
+    char path[5000];
+    shipped s = {.program =
+                     assemble_file(program_path("matmul_lowbit_u4.vasm", path), tensor_stack_types[_i]),
+                 .target = 100,
+                 .n = STACK_N,
+                 .multiprocessors = 2};
+    ck_assert_uint_eq(check_kind(&s, "sm_100a", has_tcgen05, 5, (unsigned)_i), 5);
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("codegen_many_rows");
     TCase *tests = tcase_create("many_rows");
     tcase_add_loop_test(tests, the_shipped_program_is_right, 0, SHIPPED_TYPES);
     tcase_add_loop_test(tests, stacks_are_right, 0, STACK_TYPES);
     tcase_add_loop_test(tests, tensor_variants_are_right, 0, TENSOR_TYPES);
+    tcase_add_loop_test(tests, tensor_stacks_are_right, 0, TENSOR_STACK_TYPES);
     suite_add_tcase(suite, tests);
     return run_suite(suite);
 }

@@ -188,6 +188,24 @@ START_TEST(stacks_of_experts_compile) {
 }
 END_TEST
 
+/* Those with tcgen05, one of each form without TVM_TEST_ALL. */
+START_TEST(tensor_stacks_compile) {
+    static const char *const defines[] = {
+        "WTYPE=u8 ZEROS=true BIAS=true", "WTYPE=f4_e2m1 ATYPE=bf16 GROUP=32 STYPE=e8m0 BIAS=true",
+        "WTYPE=u4 GROUP=64 BOOK=\"nf4\"", "WTYPE=u2 ATYPE=bf16 GATE=\"silu\"",
+        "WTYPE=f4_e2m1 GROUP=16 STYPE=f8_e4m3 FACTOR=true"};
+    static const char *const kernels[] = {"_tensor_32x256", "_tensor_64x256", "_tensor_96x256",
+                                          "_tensor_128x256", "_tensor_192x256"};
+    static const char *const targets[] = {"sm_100a", "sm_103a", "sm_110a"};
+    char only[64];
+    for (unsigned i = 0; i < 5; i++) {
+        if (!test_takes((unsigned)_i + i, 5)) continue;
+        snprintf(only, sizeof only, "EXPERTS=true ONLY=\"%s\"", kernels[i]);
+        defined_compiles(defines[_i], only, targets[i % 3]);
+    }
+}
+END_TEST
+
 /* ---- what the assembler makes of them */
 
 START_TEST(generated_files_are_the_matmul) {
@@ -256,6 +274,7 @@ static Suite *compiled_suite(void) {
     tcase_add_loop_test(compile, few_types_compile_for_other_targets, 0, 9);
     tcase_add_loop_test(compile, options_compile_for_sm_90a, 0, COMPILED_FORMS);
     tcase_add_loop_test(compile, stacks_of_experts_compile, 0, 6);
+    tcase_add_loop_test(compile, tensor_stacks_compile, 0, 5);
     tcase_add_loop_test(compile, batch_invariant_programs_compile, 0, 3);
     suite_add_tcase(suite, compile);
     tcase_add_test(tight, tight_kernels_compile);
