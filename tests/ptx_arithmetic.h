@@ -185,6 +185,10 @@ static inline uint64_t ptx_convert(const ptx_insn *insn, const uint64_t v[3]) {
     if (ptx_is(to, "e4m3x2") || ptx_is(to, "e5m2x2")) {
         tvm_dtype type = to[1] == '5' ? TVM_FLOAT(8, 5, 2) : TVM_FLOAT(8, 4, 3);
         ptx_must(ptx_is(insn->part[2], "satfinite"), "ptx: unknown %s", insn->text);
+        if (ptx_is(from, "f16x2"))
+            return tvm_encode(type, (double)tvm_f16_to_f32((uint16_t)(v[0] >> 16))) << 8 |
+                   tvm_encode(type, (double)tvm_f16_to_f32((uint16_t)v[0]));
+        ptx_must(ptx_is(from, "f32"), "ptx: unknown %s", insn->text);
         return tvm_encode(type, (double)tvm_f32_from_bits((uint32_t)v[0])) << 8 |
                tvm_encode(type, (double)tvm_f32_from_bits((uint32_t)v[1]));
     }

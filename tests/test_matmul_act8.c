@@ -257,6 +257,9 @@ static const lowbit_form lowbit_forms[] = {
     {"ATYPE=f8_e4m3 GROUP=32 STYPE=e8m0 ZEROS=true", "u4", "f8_e4m3", "e8m0", "f16", 32, true, 0, 0},
     {"WTYPE=u4 STYPE=f8_e4m3 GROUP=64", "u4", "i8", "f8_e4m3", "f16", 64, false, false, false},
     {"WTYPE=f4_e2m1 ATYPE=f8_e4m3 GROUP=0", "f4_e2m1", "f8_e4m3", "f32", "f16", 0, false, false, false},
+    {"WTYPE=f6_e2m3 ATYPE=f8_e4m3 STYPE=f16", "f6_e2m3", "f8_e4m3", "f16", "f16", 128, false, false, false},
+    {"WTYPE=f4_e3m0 ATYPE=f8_e4m3", "f4_e3m0", "f8_e4m3", "f32", "f16", 128, false, false, false},
+    {"WTYPE=f4_e2m1 ATYPE=f8_e4m3 GROUP=64 STYPE=bf16", "f4_e2m1", "f8_e4m3", "bf16", "f16", 64, 0, 0, 0},
 };
 enum { LOWBIT_FORMS = sizeof lowbit_forms / sizeof *lowbit_forms };
 static const char *const lowbit_kernels[] = {"matmul_lowbit_a8",

@@ -246,21 +246,26 @@ static bool emit_e8m0_pairs(emitter *e, void *work) {
 static const char *refuse_ofp8(const emitter *e, const void *work) {
     const cast_work *w = work;
     bool to_ofp8 = tvm_dtype_same(w->to, TVM_FLOAT(8, 4, 3)) || tvm_dtype_same(w->to, TVM_FLOAT(8, 5, 2));
-    bool from_f32 = tvm_dtype_same(w->from, TVM_F32) || tvm_dtype_same(w->from, TVM_BF16);
-    if (!to_ofp8 || !from_f32 || w->to_packing != TVM_PACKING_LINEAR) return "";
+    bool is_wide = tvm_dtype_same(w->from, TVM_F32) || tvm_is_half(w->from);
+    if (!to_ofp8 || !is_wide || w->to_packing != TVM_PACKING_LINEAR) return "";
     if (!tvm_target_has(e->k->target, TVM_HAS_CVT_F8)) return "not on this target";
     return w->locals % 4 ? "no whole words" : NULL;
 }
 
-/* Two elements in the halves of a .b16. */
+/* Two elements in the halves of a .b16. The converter takes pairs of f16, too, but none of bf16. */
 static reg ofp8_pair(emitter *e, const cast_work *w, uint32_t local) {
+    const char *pair = w->to.exponent == 5 ? "e5m2x2" : "e4m3x2";
     reg f[2], d = tvm_new_h(e);
+    if (tvm_dtype_same(w->from, TVM_F16)) {
+        tvm_emit(e, "cvt.rn.satfinite.%s.f16x2 %s, %s;", pair, d.name,
+                 tvm_slot_word(e, w->source, local / 2).name);
+        return d;
+    }
     for (uint32_t i = 0; i < 2; i++) {
         f[i] = tvm_read_element(e, w->source, local + i, false);
         if (tvm_is_half(w->from)) f[i] = tvm_half_to_f32(e, w->from, f[i]);
     }
-    tvm_emit(e, "cvt.rn.satfinite.%s.f32 %s, %s, %s;", w->to.exponent == 5 ? "e5m2x2" : "e4m3x2", d.name,
-             f[1].name, f[0].name);
+    tvm_emit(e, "cvt.rn.satfinite.%s.f32 %s, %s, %s;", pair, d.name, f[1].name, f[0].name);
     return d;
 }
 
