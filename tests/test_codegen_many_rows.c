@@ -218,9 +218,13 @@ START_TEST(tensor_variants_are_right) {
 }
 END_TEST
 
-static const char *const tensor_stack_types[] = {
-    "WTYPE=u4 EXPERTS=1", "WTYPE=u8 GROUP=64 ZEROS=1 EXPERTS=1", "WTYPE=u2 GROUP=32 EXPERTS=1 GATE=\"silu\"",
-    "WTYPE=u4 BOOK=\"nf4\" EXPERTS=1 BIAS=1", "WTYPE=f4_e2m1 GROUP=16 STYPE=f8_e4m3 FACTOR=1 EXPERTS=1"};
+static const char *const tensor_stack_types[] = {"WTYPE=u4 EXPERTS=1",
+                                                 "WTYPE=u8 GROUP=64 ZEROS=1 EXPERTS=1",
+                                                 "WTYPE=u2 GROUP=32 EXPERTS=1 GATE=\"silu\"",
+                                                 "WTYPE=u4 BOOK=\"nf4\" EXPERTS=1 BIAS=1",
+                                                 "WTYPE=u3 EXPERTS=1 BIAS=1",
+                                                 "WTYPE=f6_e3m2 GROUP=0 EXPERTS=1",
+                                                 "WTYPE=f4_e2m1 GROUP=16 STYPE=f8_e4m3 FACTOR=1 EXPERTS=1"};
 enum { TENSOR_STACK_TYPES = sizeof tensor_stack_types / sizeof *tensor_stack_types };
 
 /* Those of experts, whose tiles two blocks share: one of each type without TVM_TEST_ALL. */

@@ -192,7 +192,7 @@ END_TEST
 START_TEST(tensor_stacks_compile) {
     static const char *const defines[] = {
         "WTYPE=u8 ZEROS=true BIAS=true", "WTYPE=f4_e2m1 ATYPE=bf16 GROUP=32 STYPE=e8m0 BIAS=true",
-        "WTYPE=u4 GROUP=64 BOOK=\"nf4\"", "WTYPE=u2 ATYPE=bf16 GATE=\"silu\"",
+        "WTYPE=u4 GROUP=64 BOOK=\"nf4\"", "WTYPE=u3 ATYPE=bf16 ZEROS=true GATE=\"silu\"",
         "WTYPE=f4_e2m1 GROUP=16 STYPE=f8_e4m3 FACTOR=true"};
     static const char *const kernels[] = {"_tensor_32x256", "_tensor_64x256", "_tensor_96x256",
                                           "_tensor_128x256", "_tensor_192x256"};
