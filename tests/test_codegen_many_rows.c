@@ -235,7 +235,7 @@ START_TEST(tensor_stacks_are_right) {
                  .target = 100,
                  .n = STACK_N,
                  .multiprocessors = 2};
-    ck_assert_uint_eq(check_kind(&s, "sm_100a", has_tcgen05, 5, (unsigned)_i), 5);
+    ck_assert_uint_eq(check_kind(&s, "sm_100a", has_tcgen05, 9, 2 * (unsigned)_i), 9);
 }
 END_TEST
 
