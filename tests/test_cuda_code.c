@@ -32,13 +32,13 @@ START_TEST(second_run_needs_no_ptxas) {
     ck_assert_int_eq(tvm_prepare(function_of("shared")), TVM_OK);
     close_all();
     assert_log(ptxas_log, "--version \n-v -arch=sm_90a\n-v -arch=sm_90a\n");
-    assert_log(driver_log,
-               "retain\nload cubin\nload cubin\nattribute shared 8 65536\nunload\nunload\nrelease\n");
+    assert_log(driver_log, "retain\nload cubin\nattribute scale 9 100\nload cubin\nattribute shared 9 100\n"
+                           "attribute shared 8 65536\nunload\nunload\nrelease\n");
     open_all();
     ck_assert_int_eq(tvm_prepare(function_of("scale")), TVM_OK);
     close_all();
     assert_log(ptxas_log, "%s", ""); /* not even for its version */
-    assert_log(driver_log, "retain\nload cubin\nunload\nrelease\n");
+    assert_log(driver_log, "retain\nload cubin\nattribute scale 9 100\nunload\nrelease\n");
 }
 END_TEST
 
@@ -128,12 +128,12 @@ START_TEST(without_ptxas_the_driver_compiles) {
     setenv("TVM_PTXAS", "/nowhere/ptxas", 1);
     open_all();
     ck_assert_int_eq(tvm_prepare(function_of("shared")), TVM_OK);
-    assert_log(driver_log, "retain\nload ptx\nattribute shared 8 65536\n");
+    assert_log(driver_log, "retain\nload ptx\nattribute shared 9 100\nattribute shared 8 65536\n");
     close_all();
     log_of(driver_log);
     open_all();
     ck_assert_int_eq(tvm_prepare(function_of("shared")), TVM_OK);
-    assert_log(driver_log, "retain\nload ptx\nattribute shared 8 65536\n");
+    assert_log(driver_log, "retain\nload ptx\nattribute shared 9 100\nattribute shared 8 65536\n");
 }
 END_TEST
 

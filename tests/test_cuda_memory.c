@@ -103,8 +103,8 @@ START_TEST(asks_for_large_shared_memory) {
     unsetenv("FAKE_CUDA_PARAMS");
     ck_assert_int_eq(tvm_launch(function_of("shared"), NULL, 128, x), TVM_OK);
     /* 8 is CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES */
-    assert_log(driver_log,
-               "retain\nload cubin\nattribute shared 8 65536\nlaunch shared 1,1,1 32,1,1 65536 default\n");
+    assert_log(driver_log, "retain\nload cubin\nattribute shared 9 100\nattribute shared 8 65536\n"
+                           "launch shared 1,1,1 32,1,1 65536 default\n");
     tvm_memory_free(context, x);
 }
 END_TEST
