@@ -106,7 +106,7 @@ class Layer:
         each = (rows.rows, self.top) if few else (None, 1)
         h = experts.matmul_experts.operator(
             x if few else rows.spread(x, self.top), rows.offsets, stack.packed[i % stack.copies],
-            stack.scales[i % stack.copies], None, None, stack.type, stack.group, None, None, self.gate, *each, False,
+            stack.scales[i % stack.copies], None, None, stack.type, stack.group, None, None, self.gate, *each, not few,
         )  # fmt: skip
         y = self.second.entry(i, h, rows.offsets, None, True)
         return ops.combine(y, rows.places.view(tokens, -1), weights)

@@ -60,7 +60,7 @@ PROGRAMS = {
     "cross_entropy": ["", "T=f32"],
     "cumsum": ["", "T=f32"],
     "dequantize_lowbit": ["", "WTYPE=f6_e3m2 ATYPE=bf16 GROUP=32"],
-    "embedding": ["", "T=f32"],
+    "embedding": ["", "T=f32", "T=bf16 EACH=true"],
     "embedding_backward": ["", "T=f32"],
     "gated_delta": ["", "T=bf16 NORM=true"],
     "histogram": ["", "T=u8"],

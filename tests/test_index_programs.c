@@ -77,26 +77,33 @@ static bool has_row(double id, size_t vocabulary) {
     return id >= 0 && id < (double)vocabulary;
 }
 
-START_TEST(rows_are_looked_up) {
-    char define[32];
-    tvm_dtype type = type_of(moved_types[_i]);
-    define_of(moved_types[_i], define);
+/* Rows of which `each` ids share one; 1: of the program without EACH. */
+static void look_up(const char *define, tvm_dtype type, size_t each) {
     kernel_kit k = kit_open("embedding.vasm", define);
     for (size_t s = 0; s < ROW_SIZES; s++) {
         size_t vocabulary = row_sizes[s][0], rows = row_sizes[s][1], n = row_sizes[s][2];
         kit_clear(&k);
         kit_scalar(&k, (double)vocabulary), kit_scalar(&k, (double)rows), kit_scalar(&k, (double)n);
+        if (each > 1) kit_scalar(&k, (double)each);
         kit_tensor *table = kit_input(&k, type, vocabulary * n, 0, 250),
-                   *ids = random_ids(&k, rows, vocabulary), *y = kit_tensor_new(&k, type, rows * n);
+                   *ids = random_ids(&k, rows, vocabulary * each), *y = kit_tensor_new(&k, type, rows * n);
         kit_launch(&k, "embedding");
         for (size_t i = 0; i < rows * n; i++) {
-            double id = ids->values[i / n];
+            double id = floor(ids->values[i / n] / (double)each);
             same(define, i, y->values[i],
                  has_row(id, vocabulary) ? table->values[(size_t)id * n + i % n] : 0);
         }
     }
     kit_close(&k);
     compiles("embedding.vasm", define);
+}
+
+START_TEST(rows_are_looked_up) {
+    char define[32], shared[64];
+    define_of(moved_types[_i], define);
+    look_up(define, type_of(moved_types[_i]), 1);
+    snprintf(shared, sizeof shared, "%s EACH=true", define);
+    look_up(shared, type_of(moved_types[_i]), 3);
 }
 END_TEST
 

@@ -161,6 +161,9 @@ def test_embedding(device, dtype, n):
     table = numbers(device, dtype, 12, n)
     exact = lambda t: F.pad(t, (0, 0, 1, 1))[ids.long() + 1]  # noqa: E731
     agree(lambda t: ops.embedding(ids, t), exact, [table], ROUNDING[dtype])
+    ids = ids.clamp(0) * 2 + 1
+    exact = lambda t: F.pad(t, (0, 0, 0, 1))[ids.long() // 2]  # noqa: E731
+    agree(lambda t: ops.embedding(ids, t, 2), exact, [table], ROUNDING[dtype])
 
 
 # ---- attention ----

@@ -96,6 +96,11 @@ def test_embedding(device, dtype):
     table = rows(device, dtype, 10, 24)
     ids = torch.tensor([[3, 9], [0, 10]], dtype=torch.int32, device=device)
     assert torch.equal(ops.embedding(ids, table), F.pad(table, (0, 0, 0, 1))[ids.long()])
+    ids = torch.tensor([-1, 29, 30, 0, 2, 3], dtype=torch.int32, device=device)  # three to a row; the first has none
+    wanted = torch.cat([table.new_zeros(1, 24), table[[9]], table.new_zeros(1, 24), table[[0, 0, 1]]])
+    assert torch.equal(ops.embedding(ids, table, 3), wanted)
+    with pytest.raises(ValueError, match="each must be 1 or more, not 0"):
+        ops.embedding(ids, table, 0)
 
 
 @pytest.mark.parametrize("dtype", FLOATS)

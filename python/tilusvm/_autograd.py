@@ -124,11 +124,11 @@ def _loss_backward(ctx, loss_grad, _):
 
 def _embedding_setup(ctx, given, _):
     ctx.save_for_backward(given["ids"])
-    ctx.rows = given["table"].shape[0]
+    ctx.rows, ctx.each = given["table"].shape[0], given["each"]
 
 
 def _embedding_backward(ctx, y_grad):
-    ids, order = ctx.saved_tensors[0].flatten().sort(stable=True)
+    ids, order = (ctx.saved_tensors[0].flatten() // ctx.each).sort(stable=True)
     starts = torch.searchsorted(ids, torch.arange(ctx.rows + 1, dtype=torch.int32, device=ids.device), out_int32=True)
     y_grad = _dense(y_grad)
     return {"table": gradients.embedding_backward(y_grad.view(ids.shape[0], y_grad.shape[-1]), order.int(), starts)}

@@ -18,11 +18,11 @@ from ._torch import torch
 
 from ._formats import format_of
 from ._narrow import check_scales, widened
-from ._registry import need, need_tensor, operator
+from ._registry import FLOATS, need, need_tensor, operator
 from ._route import Routes, bucket
 from ._router import give_routers
 from .nn import Linear, LowBit, filled
-from .ops import LOWBIT, check_group, check_out, check_zeros, combine, group_rows
+from .ops import LOWBIT, check_group, check_out, check_zeros, combine, embedding, group_rows
 
 __all__ = ["ExpertRows", "Experts", "MixtureOfExperts", "matmul_experts", "route_", "rows_of"]
 
@@ -35,6 +35,8 @@ class ExpertRows(NamedTuple):
 
     def spread(self, x: torch.Tensor, each: int = 1) -> torch.Tensor:
         """x [count / each, k] as sorted rows [count, k]; each: rows that share one of x."""
+        if x.dtype in FLOATS and x.dim() == 2:
+            return embedding(self.rows, x.contiguous(), each)
         return x.index_select(0, self.rows if each == 1 else self.rows // each)
 
     def gather(self, y: torch.Tensor) -> torch.Tensor:
@@ -102,7 +104,7 @@ def matmul_experts(
     gpt-oss' a / (1 + exp(-1.702 a)) * (b + 1), with a at most 7 and b within 7. rows: i32 [m], where x is [tokens, k]:
     row i is x[rows[i] / top], of few rows an expert, which need no copy then. early: offsets and the first weights,
     scales and zero points are read while this package's launches before may still run, so that none of those since the
-    last launch of matmul_experts without early, or of another package, may write them; without rows.
+    last launch of embedding, of matmul_experts without early, or of another package, may write them; without rows.
     """
 
 
@@ -257,7 +259,9 @@ class Experts(LowBit):
         """x: [tokens, in_features], whose rows [tokens * top] the ExpertRows are of. The result is sorted."""
         top = rows.rows.shape[0] // max(x.shape[0], 1)
         few = rows.rows.shape[0] <= _GATHERED and self.order is None
-        return self._multiply(x if few else rows.spread(x, top), rows, bias, gate, top if few else 0)
+        if few:
+            return self._multiply(x, rows, bias, gate, top)
+        return self._multiply(rows.spread(x, top), rows, bias, gate, early=True)  # spread has waited for the offsets
 
     def _multiply(self, x, rows, bias, gate=None, top=0, early=False):
         n, k = self._whole

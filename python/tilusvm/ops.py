@@ -456,9 +456,17 @@ def quantize_rows(
     """
 
 
-@operator("embedding", T=("table", FLOATS), shapes={"rows": "..."})
-def embedding(ids: torch.Tensor, table: torch.Tensor) -> torch.Tensor:
-    """table[ids], rows of zeros where there is no such row: ids i32 [...], table a float [vocabulary, n]."""
+def _check_embedding(op, each):
+    if each < 1:
+        raise ValueError(f"{op}: each must be 1 or more, not {each}")
+
+
+@operator(
+    "embedding", T=("table", FLOATS), EACH=lambda each: each != 1, shapes={"rows": "..."}, check=_check_embedding,
+)  # fmt: skip
+def embedding(ids: torch.Tensor, table: torch.Tensor, each: int = 1) -> torch.Tensor:
+    """table[ids // each], rows of zeros where there is no such row: ids i32 [...], table a float [vocabulary, n]; each:
+    so many ids share a row, as the choices of a token do."""
 
 
 def cross_entropy(
