@@ -32,13 +32,13 @@ START_TEST(second_run_needs_no_ptxas) {
     ck_assert_int_eq(tvm_prepare(function_of("shared")), TVM_OK);
     close_all();
     assert_log(ptxas_log, "--version \n-v -arch=sm_90a\n-v -arch=sm_90a\n");
-    assert_log(driver_log, "retain\nload cubin\nattribute scale 9 100\nload cubin\nattribute shared 9 100\n"
+    assert_log(driver_log, "retain\nload cubin\nload cubin\nattribute shared 9 100\n"
                            "attribute shared 8 65536\nunload\nunload\nrelease\n");
     open_all();
     ck_assert_int_eq(tvm_prepare(function_of("scale")), TVM_OK);
     close_all();
     assert_log(ptxas_log, "%s", ""); /* not even for its version */
-    assert_log(driver_log, "retain\nload cubin\nattribute scale 9 100\nunload\nrelease\n");
+    assert_log(driver_log, "retain\nload cubin\nunload\nrelease\n");
 }
 END_TEST
 

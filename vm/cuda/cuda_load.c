@@ -56,14 +56,17 @@ static void unload_module(const cuda_code *code, CUmodule *module) {
  * and later. */
 enum { SHARED_UNASKED = 48 * 1024 };
 
-/* A multiprocessor divides one memory between shared memory and its L1 cache as the kernel on it prefers
- * (CUDA C++ Programming Guide, "Shared Memory" of compute capability 8.x and later), and anew only once it is
- * empty. Where a kernel begins beside the one before it, its blocks find what that one preferred, and those
- * that have no room wait for others of their own: so all kernels have the same preference, for shared memory
- * (100 percent). */
-static tvm_status share_alike(cuda_device *device, CUfunction function, tvm_diags *diags) {
-    CUresult result = device->driver.function_set(
-        function, CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, CU_SHAREDMEM_CARVEOUT_MAX_SHARED);
+/* A multiprocessor divides one memory between shared memory and its L1 cache as the kernel on it prefers, and
+ * anew only once it is empty (CUDA C++ Programming Guide, "Shared Memory" of compute capability 8.x and
+ * later). Left alone the driver gives a kernel just what its blocks take, beside which those of the next
+ * kernel may have no room: one whose resident blocks have more than any may have unasked prefers all that
+ * there is. */
+static tvm_status prefer_shared(cuda_device *device, const cuda_kernel *kernel, uint32_t resident,
+                                tvm_diags *diags) {
+    if ((uint64_t)kernel->abi.shared_bytes * resident <= SHARED_UNASKED) return TVM_OK;
+    CUresult result =
+        device->driver.function_set(kernel->function, CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT,
+                                    CU_SHAREDMEM_CARVEOUT_MAX_SHARED);
     return tvm_cuda_result(device, result, "cuFuncSetAttribute", diags);
 }
 
@@ -80,7 +83,7 @@ static tvm_status find_kernel(cuda_code *code, uint32_t index, CUmodule module, 
     tvm_status status =
         tvm_cuda_result(device, device->driver.module_function(&kernel->function, module, name),
                         "cuModuleGetFunction", diags);
-    if (!status) status = share_alike(device, kernel->function, diags);
+    if (!status) status = prefer_shared(device, kernel, code->program->kernels[index].resident, diags);
     if (!status)
         status = tvm_cuda_tensor_maps_open(device, code->program, &code->program->kernels[index],
                                            &kernel->abi, &kernel->maps, diags);
