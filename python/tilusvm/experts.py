@@ -261,7 +261,7 @@ class Experts(LowBit):
         few = rows.rows.shape[0] <= _GATHERED and self.order is None
         if few:
             return self._multiply(x, rows, bias, gate, top)
-        return self._multiply(rows.spread(x, top), rows, bias, gate, early=True)  # spread has waited for the offsets
+        return self._multiply(rows.spread(x, top), rows, bias, gate, early=True)  # spread began after the offsets
 
     def _multiply(self, x, rows, bias, gate=None, top=0, early=False):
         n, k = self._whole
