@@ -461,7 +461,7 @@ static const shipped_program programs[] = {
     {"layer_norm_backward.vasm", 7, 7, 0, 0},
     {"matmul.vasm", 14, 14, 0, 0},
     {"matmul_lowbit_a8.vasm", 10, 10, 0, 0},
-    {"matmul_lowbit_u4.vasm", 63, 36, 0, 0},
+    {"matmul_lowbit_u4.vasm", 64, 36, 0, 0},
     {"matmul_scaled.vasm", 8, 8, 0, 0},
     {"matmul_simple.vasm", 2, 2, 0, 1},
     {"matmul_ternary.vasm", 6, 6, 0, 0},
