@@ -1,8 +1,9 @@
 /* Compares the GPU with the interpreter: the data-driven cases, every conversion of low-precision types,
  * element-wise instructions over random data, and the matmul programs (these with float64, too).
  *
- *   check_gpu CASES PROGRAMS [GROUP]     the folders tests/cases and programs
- *   check_gpu --random N [SEED]          N random programs, from that seed on
+ *   check_gpu [--target=N] CASES PROGRAMS [GROUP]     the folders tests/cases and programs; code for an older
+ *                                                     target than the GPU's own, as 80
+ *   check_gpu [--target=N] --random N [SEED]          N random programs, from that seed on
  *
  * Programs are translated on every core; tests of the groups that take long run beside each other there, too.
  * Prints a line for each failure and each group, and at the end `N passed, N failed, N skipped`. Exit status
@@ -291,8 +292,8 @@ static bool open_model(suite *s) {
 }
 
 /* 0, or the status to exit with. */
-static int open_contexts(suite *s, const char *cache) {
-    tvm_context_options options = {.device = TVM_DEVICE_CUDA, .cache_dir = cache};
+static int open_contexts(suite *s, unsigned target, const char *cache) {
+    tvm_context_options options = {.device = TVM_DEVICE_CUDA, .target = target, .cache_dir = cache};
     tvm_status status = tvm_context_create(&options, &s->gpu);
     if (status == TVM_NO_DEVICE || status == TVM_UNSUPPORTED) {
         printf("check_gpu: skipped: %s\n", tvm_message(s->gpu));
@@ -349,9 +350,21 @@ static bool run_all(suite *s, const char *only) {
     return count > 0;
 }
 
+/* --target=N, before the other arguments; 0: the GPU's own. */
+static unsigned read_target(int *argc, char ***argv) {
+    static const char name[] = "--target=";
+    if (*argc < 2 || strncmp((*argv)[1], name, strlen(name)) != 0) return 0;
+    unsigned target = (unsigned)strtoul((*argv)[1] + strlen(name), NULL, 10);
+    *argc -= 1;
+    *argv += 1;
+    return target;
+}
+
 int main(int argc, char **argv) {
+    unsigned target = read_target(&argc, &argv);
     if (argc != 3 && argc != 4) {
-        fprintf(stderr, "usage: check_gpu CASES PROGRAMS [GROUP]\n       check_gpu --random N [SEED]\n");
+        fprintf(stderr, "usage: check_gpu [--target=N] CASES PROGRAMS [GROUP]\n"
+                        "       check_gpu [--target=N] --random N [SEED]\n");
         return 2;
     }
     bool random = strcmp(argv[1], "--random") == 0;
@@ -363,7 +376,7 @@ int main(int argc, char **argv) {
     }
     /* random programs are not met again: nothing is kept of them; nvJitLink compiles one module at a time */
     if (random) setenv("TVM_NVJITLINK", "none", 0);
-    int status = open_contexts(&s, random ? "" : cache);
+    int status = open_contexts(&s, target, random ? "" : cache);
     if (status == 0 && random) {
         uint64_t first = argc == 4 ? strtoull(argv[3], NULL, 0) : 1;
         if (!gpu_random(s.gpu, first, strtoull(argv[2], NULL, 0))) status = EXIT_FAILURE;
