@@ -141,6 +141,11 @@ static bool read_back(const loaded *l, const gpu_arg *args, size_t count, uint8_
     return true;
 }
 
+bool gpu_has_room(tvm_kernel *kernel) {
+    tvm_kernel_info info;
+    return tvm_get_kernel_info(kernel, &info) != TVM_RESOURCES;
+}
+
 bool gpu_launch_code(tvm_context *context, tvm_program *code, const gpu_test *test, const char *name,
                      const gpu_arg *args, size_t count, uint8_t *outputs[GPU_MAX_ARGS]) {
     loaded l = {.context = context};

@@ -211,7 +211,7 @@ static bool check_variants(const lowbit_run *r, const problem *o, size_t size) {
     bool good = true;
     for (size_t k = 0; k < count; k++) {
         const char *kernel = tvm_kernel_name(tvm_kernel_at(r->gpu, k));
-        if (!lowbit_runs_on(kernel, r->s->target)) continue;
+        if (!lowbit_runs_on(kernel, r->s->target) || !gpu_has_room(tvm_kernel_at(r->gpu, k))) continue;
         good = check_kernel(r, o, kernel, (k + size + r->data->turn) % every == 0) && good;
     }
     return good;

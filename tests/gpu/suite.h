@@ -64,6 +64,8 @@ static inline size_t gpu_arg_bytes(const gpu_arg *arg) {
 gpu_test *gpu_add(gpu_group *group, const char *name, const char *text, const char *file,
                   const char *const *defines, size_t define_count);
 
+/* Has a block on the GPU as much shared memory as the kernel takes? Older targets have less than some do. */
+bool gpu_has_room(tvm_kernel *kernel);
 /* Launches kernel `name` of the program there and gives back the tensors' contents (malloc'ed, zeroed
  * first); false with the reason printed. */
 bool gpu_launch_code(tvm_context *context, tvm_program *code, const gpu_test *test, const char *name,
