@@ -460,6 +460,7 @@ START_TEST(other_constants_are_refused) {
         {"matmul_scaled.vasm", "GROUP=16", "GROUP=16 goes with T=f4_e2m1"},
         {"matmul_scaled.vasm", "T=i8 TB=f4_e2m1", "TB must be T"},
         {"matmul_scaled.vasm", "GROUP=32 ALPHA=true", "ALPHA goes with GROUP=16"},
+        {"matmul_scaled.vasm", "GROUP=32 STYPE=f32", "with GROUP=32 e8m0"},
         {"matmul_scaled.vasm", "ONE_A=true", "GROUP=0"},
         {"matmul_scaled.vasm", "BY_GROUP=true GROUP=0", "BY_GROUP goes with"},
         {"matmul_scaled.vasm", "OTYPE=f8_e4m3", "OTYPE must be"},
