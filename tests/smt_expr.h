@@ -155,26 +155,6 @@ static inline bool is_unsigned_term(Z3_context z3, Z3_ast a) {
     return Z3_is_numeral_ast(z3, bit) && Z3_get_numeral_uint64(z3, bit, &sign) && sign == 0;
 }
 
-/* a / 2^shift or a % 2^shift of signed a by shifts: Z3 does not see through a division inside of a product.
- * What is negative is raised before it is shifted. test_translation.c proves it. */
-static inline Z3_ast smt_by_power(Z3_context z3, Z3_ast a, unsigned shift, bool remainder) {
-    unsigned bits = smt_bits(z3, a);
-    Z3_ast sign = Z3_mk_bvashr(z3, a, smt_constant(z3, bits, bits - 1));
-    Z3_ast raised = Z3_mk_bvadd(z3, a, Z3_mk_bvlshr(z3, sign, smt_constant(z3, bits, bits - shift)));
-    if (!remainder) return Z3_mk_bvashr(z3, raised, smt_constant(z3, bits, shift));
-    Z3_ast whole = Z3_mk_bvand(z3, raised, smt_constant(z3, bits, -(UINT64_C(1) << shift)));
-    return Z3_mk_bvsub(z3, a, whole);
-}
-
-/* The exponent of a known power of two that is positive as a signed number; -1: it is none. */
-static inline int smt_power_of(Z3_context z3, Z3_ast b) {
-    uint64_t value = 0;
-    Z3_ast known = Z3_simplify(z3, b);
-    if (!Z3_is_numeral_ast(z3, known) || !Z3_get_numeral_uint64(z3, known, &value)) return -1;
-    if (value == 0 || (value & (value - 1)) != 0 || value >> (smt_bits(z3, b) - 1) != 0) return -1;
-    return __builtin_ctzll(value);
-}
-
 /* Toward zero; a divisor is not 0. */
 static inline Z3_ast mean_division(const meaning *m, const tvm_expr *node, Z3_ast a, Z3_ast b) {
     Z3_context z3 = m->launch->z3;
@@ -183,8 +163,6 @@ static inline Z3_ast mean_division(const meaning *m, const tvm_expr *node, Z3_as
     Z3_solver_assert(z3, m->premises, Z3_mk_not(z3, Z3_mk_eq(z3, b, smt_constant(z3, node->type.bits, 0))));
     if (node->op == TVM_EXPR_CDIV) a = Z3_mk_bvsub(z3, Z3_mk_bvadd(z3, a, b), one);
     is_signed = is_signed && !(is_unsigned_term(z3, a) && is_unsigned_term(z3, b));
-    int power = is_signed ? smt_power_of(z3, b) : -1;
-    if (power >= 0) return smt_by_power(z3, a, (unsigned)power, node->op == TVM_EXPR_MOD);
     if (node->op == TVM_EXPR_MOD) return is_signed ? Z3_mk_bvsrem(z3, a, b) : Z3_mk_bvurem(z3, a, b);
     return is_signed ? Z3_mk_bvsdiv(z3, a, b) : Z3_mk_bvudiv(z3, a, b);
 }

@@ -5,8 +5,6 @@
 
 #include "analysis.h"
 #include "frame.h"
-#include "integers.h"
-#include "numbers.h"
 #include "operations.h"
 #include "params.h"
 
@@ -89,45 +87,19 @@ reg tvm_emit_condition(emitter *e, uint32_t expr) {
     return p;
 }
 
-/* Is the expression a known power of two? ptxas 13.0 divides by constants, immediate ones too, as by any
- * other number: by way of a reciprocal in f32, in 25 instructions; of 64 bits in 80 and a call. */
-static bool is_known_power(const emitter *e, uint32_t expr, int64_t *value) {
-    return tvm_fact_is_integer(node_of(e->k, expr)->type) && tvm_fact_constant(e->k, expr, value) &&
-           *value > 0 && tvm_is_power_of_two((uint64_t)*value);
-}
-
-/* May a, or a + by - 1 of a cdiv, which wraps, be negative? For by = 1 it does not matter. */
-static bool may_be_negative(const emitter *e, const tvm_expr *node, int64_t by) {
-    if (node->type.kind == TVM_KIND_UINT || by == 1) return false;
-    return node->op == TVM_EXPR_CDIV || !tvm_fact_not_negative(e->k, node->a);
-}
-
-/* a / by, a % by or cdiv(a, by) for a power of two, by shifts and masks. A shift rounds down, and division
- * toward zero: what may be negative is raised by by - 1 before, where it is. */
-static void divide_by_power(emitter *e, const tvm_expr *node, reg a, int64_t by, reg out) {
-    unsigned bits = node->type.bits, shift = tvm_log2_floor((uint64_t)by);
-    bool is_signed = may_be_negative(e, node, by);
-    reg raised = a;
-    if (node->op == TVM_EXPR_CDIV) {
-        raised = tvm_new_element(e, node->type);
-        tvm_emit(e, "add.s%u %s, %s, %" PRId64 ";", bits, raised.name, a.name, by - 1);
-    }
-    if (is_signed) {
-        reg sign = tvm_new_element(e, node->type), more = tvm_new_element(e, node->type), from = raised;
-        tvm_emit(e, "shr.s%u %s, %s, %u;", bits, sign.name, from.name, bits - 1);
-        tvm_emit(e, "shr.u%u %s, %s, %u;", bits, more.name, sign.name, bits - shift);
-        raised = tvm_new_element(e, node->type);
-        tvm_emit(e, "add.s%u %s, %s, %s;", bits, raised.name, from.name, more.name);
-    }
-    if (node->op != TVM_EXPR_MOD) {
-        tvm_emit(e, "shr.%c%u %s, %s, %u;", is_signed ? 's' : 'u', bits, out.name, raised.name, shift);
-    } else if (is_signed) {
-        reg whole = tvm_new_element(e, node->type);
-        tvm_emit(e, "and.b%u %s, %s, %" PRId64 ";", bits, whole.name, raised.name, -by);
-        tvm_emit(e, "sub.s%u %s, %s, %s;", bits, out.name, a.name, whole.name);
-    } else {
-        tvm_emit(e, "and.b%u %s, %s, %" PRId64 ";", bits, out.name, a.name, by - 1);
-    }
+/* A power of two as the right operand: shifts and masks instead of a division, where the left is not
+ * negative. */
+static bool divide_by_power(emitter *e, const tvm_expr *node, reg a, reg out) {
+    int64_t by;
+    if (!tvm_fact_constant(e->k, node->b, &by) || by <= 0 || (by & (by - 1)) != 0) return false;
+    if (node->type.kind == TVM_KIND_FLOAT || !tvm_fact_not_negative(e->k, node->a)) return false;
+    unsigned shift = 0;
+    while ((INT64_C(1) << shift) < by) shift++;
+    if (node->op == TVM_EXPR_DIV)
+        tvm_emit(e, "shr.%s %s, %s, %u;", node->type.bits == 64 ? "u64" : "u32", out.name, a.name, shift);
+    else
+        tvm_emit(e, "and.%s %s, %s, %" PRId64 ";", bits_type(node->type), out.name, a.name, by - 1);
+    return true;
 }
 
 static void emit_shift(emitter *e, const tvm_expr *node, reg a, reg b, reg out) {
@@ -195,13 +167,7 @@ reg tvm_least_operand(emitter *e, uint32_t expr, reg value) {
 }
 
 static void emit_binary(emitter *e, const tvm_expr *node, reg out) {
-    int64_t by;
-    reg a = tvm_emit_expr(e, node->a);
-    if (tvm_integer_divides(node->op) && is_known_power(e, node->b, &by)) {
-        divide_by_power(e, node, a, by, out);
-        return;
-    }
-    reg b = tvm_emit_expr(e, node->b);
+    reg a = tvm_emit_expr(e, node->a), b = tvm_emit_expr(e, node->b);
     if (node->op == TVM_EXPR_MIN && node->type.kind == TVM_KIND_FLOAT && node->type.bits == 32) {
         a = tvm_least_operand(e, node->a, a);
         b = tvm_least_operand(e, node->b, b);
@@ -212,7 +178,7 @@ static void emit_binary(emitter *e, const tvm_expr *node, reg out) {
         emit_cdiv(e, node, a, b, out);
     else if (node->type.kind != TVM_KIND_FLOAT && is_negation(e, node))
         emit_negated(e, node->type, node->op == TVM_EXPR_SUB ? b : a, out);
-    else
+    else if ((node->op != TVM_EXPR_DIV && node->op != TVM_EXPR_MOD) || !divide_by_power(e, node, a, out))
         emit_arithmetic(e, node, a, b, out);
 }
 
