@@ -41,17 +41,17 @@ static inline double ptx_divide_to_zero(double a, double b) {
 }
 
 static inline double ptx_float_op(const ptx_insn *insn, double a, double b, double c, bool half) {
-    const char *op = insn->part[0];
-    if (ptx_is(op, "div") && ptx_is(insn->part[1], "rz")) return ptx_divide_to_zero(a, b);
-    if (ptx_is(op, "add")) return half ? ptx_fma_odd(a, 1, b) : a + b;
-    if (ptx_is(op, "sub")) return half ? ptx_fma_odd(b, -1, a) : a - b;
-    if (ptx_is(op, "mul")) return a * b;
-    if (ptx_is(op, "div")) return a / b;
-    if (ptx_is(op, "min")) return ptx_least(a, b);
-    if (ptx_is(op, "max")) return ptx_greatest(a, b);
-    if (ptx_is(op, "neg")) return -a;
-    if (ptx_is(op, "abs")) return fabs(a);
-    if (ptx_is(op, "fma")) return half ? ptx_fma_odd(a, b, c) : fma(a, b, c);
+    const ptx_op op = insn->op;
+    if (op == PTX_OP_div && ptx_is(insn->part[1], "rz")) return ptx_divide_to_zero(a, b);
+    if (op == PTX_OP_add) return half ? ptx_fma_odd(a, 1, b) : a + b;
+    if (op == PTX_OP_sub) return half ? ptx_fma_odd(b, -1, a) : a - b;
+    if (op == PTX_OP_mul) return a * b;
+    if (op == PTX_OP_div) return a / b;
+    if (op == PTX_OP_min) return ptx_least(a, b);
+    if (op == PTX_OP_max) return ptx_greatest(a, b);
+    if (op == PTX_OP_neg) return -a;
+    if (op == PTX_OP_abs) return fabs(a);
+    if (op == PTX_OP_fma) return half ? ptx_fma_odd(a, b, c) : fma(a, b, c);
     ck_abort_msg("ptx: unknown %s", insn->text);
     return 0;
 }
@@ -59,7 +59,7 @@ static inline double ptx_float_op(const ptx_insn *insn, double a, double b, doub
 static inline uint64_t ptx_f32_op(const ptx_insn *insn, const uint64_t v[3]) {
     float a = tvm_f32_from_bits((uint32_t)v[0]), b = tvm_f32_from_bits((uint32_t)v[1]),
           c = tvm_f32_from_bits((uint32_t)v[2]);
-    if (ptx_is(insn->part[0], "fma")) return ptx_from_float(fmaf(a, b, c));
+    if (insn->op == PTX_OP_fma) return ptx_from_float(fmaf(a, b, c));
     /* one operation in double and one rounding to f32 is the operation in f32 (53 >= 2 * 24 + 2) */
     return ptx_from_float((float)ptx_float_op(insn, a, b, c, false));
 }
@@ -81,13 +81,13 @@ static inline uint64_t ptx_half_op(const ptx_insn *insn, bool bf16, const uint64
 }
 
 static inline uint64_t ptx_integer_op(const ptx_insn *insn, const char *type, const uint64_t v[3]) {
-    const char *op = insn->part[0];
-    unsigned width = (unsigned)strtoul(type + 1, NULL, 10);
+    const ptx_op op = insn->op;
+    unsigned width = insn->width;
     bool is_signed = type[0] == 's';
     uint64_t a = ptx_mask(v[0], width), b = ptx_mask(v[1], width);
     int64_t x = ptx_signed(a, width), y = ptx_signed(b, width);
     bool wide = ptx_is(insn->part[1], "wide");
-    if (ptx_is(op, "mul") && ptx_is(insn->part[1], "hi")) {
+    if (op == PTX_OP_mul && ptx_is(insn->part[1], "hi")) {
         __extension__ typedef __int128 wide_integer;
         __extension__ typedef unsigned __int128 wide_unsigned;
         if (width == 64)
@@ -96,21 +96,21 @@ static inline uint64_t ptx_integer_op(const ptx_insn *insn, const char *type, co
         ptx_must(width == 32 && !is_signed, "ptx: unknown %s", insn->text);
         return a * b >> 32;
     }
-    if (ptx_is(op, "add")) return a + b;
-    if (ptx_is(op, "sub")) return a - b;
-    if (ptx_is(op, "neg")) return 0 - a;
-    if (ptx_is(op, "abs")) return x < 0 ? 0 - a : a;
-    if (ptx_is(op, "mul") || ptx_is(op, "mad")) {
+    if (op == PTX_OP_add) return a + b;
+    if (op == PTX_OP_sub) return a - b;
+    if (op == PTX_OP_neg) return 0 - a;
+    if (op == PTX_OP_abs) return x < 0 ? 0 - a : a;
+    if (op == PTX_OP_mul || op == PTX_OP_mad) {
         uint64_t product = wide && is_signed ? (uint64_t)(x * y) : a * b;
-        return ptx_is(op, "mad") ? product + v[2] : product;
+        return op == PTX_OP_mad ? product + v[2] : product;
     }
-    if (ptx_is(op, "min")) return (is_signed ? x < y : a < b) ? a : b;
-    if (ptx_is(op, "max")) return (is_signed ? x > y : a > b) ? a : b;
-    if (ptx_is(op, "div")) {
+    if (op == PTX_OP_min) return (is_signed ? x < y : a < b) ? a : b;
+    if (op == PTX_OP_max) return (is_signed ? x > y : a > b) ? a : b;
+    if (op == PTX_OP_div) {
         if (b == 0) return 0xdeadbeef;
         return !is_signed ? a / b : y == -1 ? 0 - a : (uint64_t)(x / y);
     }
-    if (ptx_is(op, "rem")) {
+    if (op == PTX_OP_rem) {
         if (b == 0) return 0xdeadbeef;
         return !is_signed ? a % b : y == -1 ? 0 : (uint64_t)(x % y);
     }
@@ -234,7 +234,7 @@ static inline bool ptx_compare(const ptx_insn *insn, const uint64_t v[3]) {
     if (ptx_is(type, "f32"))
         return ptx_float_test(test, (double)tvm_f32_from_bits((uint32_t)v[0]),
                               (double)tvm_f32_from_bits((uint32_t)v[1]));
-    unsigned width = (unsigned)strtoul(type + 1, NULL, 10);
+    unsigned width = insn->width;
     uint64_t a = ptx_mask(v[0], width), b = ptx_mask(v[1], width);
     int64_t x = ptx_signed(a, width), y = ptx_signed(b, width);
     bool less = type[0] == 's' ? x < y : a < b;
@@ -283,7 +283,7 @@ static inline uint64_t ptx_shift(const ptx_insn *insn, uint64_t a, uint64_t by) 
 }
 
 static inline uint64_t ptx_bit_field(const ptx_insn *insn, const uint64_t v[5]) {
-    if (ptx_is(insn->part[0], "bfi")) {
+    if (insn->op == PTX_OP_bfi) {
         uint64_t mask = ptx_mask(UINT64_MAX, (unsigned)v[3]) << v[2];
         return (v[1] & ~mask) | (v[0] << v[2] & mask);
     }
@@ -293,31 +293,30 @@ static inline uint64_t ptx_bit_field(const ptx_insn *insn, const uint64_t v[5]) 
 
 /* The value that an instruction with one destination gives a thread. */
 static inline uint64_t ptx_value(const ptx_insn *insn, const uint64_t v[5]) {
-    const char *op = insn->part[0];
-    if (ptx_is(op, "mov") || ptx_is(op, "cvta")) return v[0];
-    if (ptx_is(op, "createpolicy"))
-        return UINT64_C(0xcac4e00000000001); /* whatever: a hint changes nothing */
-    if (ptx_is(op, "and")) return v[0] & v[1];
-    if (ptx_is(op, "or")) return v[0] | v[1];
-    if (ptx_is(op, "xor")) return v[0] ^ v[1];
-    if (ptx_is(op, "not")) return insn->part[1][0] == 'p' ? !v[0] : ~v[0];
-    if (ptx_is(op, "shl") || ptx_is(op, "shr")) return ptx_shift(insn, v[0], v[1]);
-    if (ptx_is(op, "shf")) {
+    const ptx_op op = insn->op;
+    if (op == PTX_OP_mov || op == PTX_OP_cvta) return v[0];
+    if (op == PTX_OP_createpolicy) return UINT64_C(0xcac4e00000000001); /* whatever: a hint changes nothing */
+    if (op == PTX_OP_and) return v[0] & v[1];
+    if (op == PTX_OP_or) return v[0] | v[1];
+    if (op == PTX_OP_xor) return v[0] ^ v[1];
+    if (op == PTX_OP_not) return insn->part[1][0] == 'p' ? !v[0] : ~v[0];
+    if (op == PTX_OP_shl || op == PTX_OP_shr) return ptx_shift(insn, v[0], v[1]);
+    if (op == PTX_OP_shf) {
         uint64_t both = (v[1] & UINT32_MAX) << 32 | (v[0] & UINT32_MAX);
         return insn->part[1][0] == 'l' ? both << (v[2] & 31) >> 32 : both >> (v[2] & 31);
     }
-    if (ptx_is(op, "popc")) return (uint64_t)__builtin_popcountll(ptx_mask(v[0], ptx_bits(insn)));
-    if (ptx_is(op, "copysign")) {
+    if (op == PTX_OP_popc) return (uint64_t)__builtin_popcountll(ptx_mask(v[0], ptx_bits(insn)));
+    if (op == PTX_OP_copysign) {
         uint64_t sign = ptx_is(insn->part[1], "f64") ? UINT64_C(1) << 63 : UINT64_C(1) << 31;
         return (v[0] & sign) | (v[1] & (sign - 1));
     }
-    if (ptx_is(op, "lop3")) return ptx_lop3((uint32_t)v[0], (uint32_t)v[1], (uint32_t)v[2], v[3]);
-    if (ptx_is(op, "prmt")) return ptx_permute(v[0], v[1], v[2]);
-    if (ptx_is(op, "bfe") || ptx_is(op, "bfi")) return ptx_bit_field(insn, v);
-    if (ptx_is(op, "selp")) return v[2] ? v[0] : v[1];
-    if (ptx_is(op, "setp")) return ptx_test(insn, v);
-    if (ptx_is(op, "cvt")) return ptx_convert(insn, v);
-    if (ptx_function(insn) != NULL) return ptx_function_value(insn, v[0]);
+    if (op == PTX_OP_lop3) return ptx_lop3((uint32_t)v[0], (uint32_t)v[1], (uint32_t)v[2], v[3]);
+    if (op == PTX_OP_prmt) return ptx_permute(v[0], v[1], v[2]);
+    if (op == PTX_OP_bfe || op == PTX_OP_bfi) return ptx_bit_field(insn, v);
+    if (op == PTX_OP_selp) return v[2] ? v[0] : v[1];
+    if (op == PTX_OP_setp) return ptx_test(insn, v);
+    if (op == PTX_OP_cvt) return ptx_convert(insn, v);
+    if (op == PTX_OP_OTHER && ptx_function(insn) != NULL) return ptx_function_value(insn, v[0]);
     return ptx_arithmetic(insn, v);
 }
 
@@ -333,7 +332,7 @@ static inline uint64_t ptx_atomic_word(const ptx_insn *insn, const char *op, con
     if (ptx_is(op, "inc")) return old >= v[0] ? 0 : old + 1;
     const uint64_t operands[3] = {old, v[0], 0};
     ptx_insn plain = *insn;
-    snprintf(plain.part[0], sizeof plain.part[0], "%s", op); /* what it is called among those of registers */
+    plain.op = ptx_op_of(op); /* what it is called among those of registers */
     plain.part[1][0] = '\0';
     if (ptx_is(type, "f16x2") || ptx_is(type, "bf16x2"))
         return ptx_half_op(&plain, type[0] == 'b', operands, 0) |

@@ -193,16 +193,17 @@ static inline void ptx_prefetch(ptx_machine *m, const ptx_insn *insn) {
 }
 
 static inline void ptx_step_threads(ptx_machine *m, const ptx_insn *insn) {
-    bool memory = ptx_is(insn->part[0], "ld") || ptx_is(insn->part[0], "st"),
-         copy = ptx_is(insn->part[0], "cp");
+    bool memory = insn->op == PTX_OP_ld || insn->op == PTX_OP_st, copy = insn->op == PTX_OP_cp;
+    bool far = memory && ptx_is(insn->part[1], "shared::cluster");
+    bool atomic = insn->op == PTX_OP_atom || insn->op == PTX_OP_red;
     ptx_must(!copy || insn->guard == UINT32_MAX || !strstr(insn->text, "cache_hint"),
              "ptx: an H200 refuses a cp.async with a cache policy under a predicate: %s", insn->text);
     for (unsigned t = 0; t < m->threads; t++) {
         uint64_t v[5] = {0};
         if (!ptx_active(m, insn, t)) continue;
-        if (ptx_is(insn->part[0], "atom") || ptx_is(insn->part[0], "red")) {
+        if (atomic) {
             ptx_atomic(m, insn, t);
-        } else if (memory && ptx_is(insn->part[1], "shared::cluster")) {
+        } else if (far) {
             ptx_far_load_store(m, insn, t);
         } else if (memory) {
             ptx_load_store(m, insn, t);
@@ -211,8 +212,7 @@ static inline void ptx_step_threads(ptx_machine *m, const ptx_insn *insn) {
         } else {
             for (unsigned i = 1; i < insn->operands; i++)
                 v[i - 1] = ptx_operand_value(m, &insn->operand[i], t);
-            uint64_t value =
-                ptx_is(insn->part[0], "mapa") ? ptx_mapa(m, insn, v[0], v[1]) : ptx_value(insn, v);
+            uint64_t value = insn->op == PTX_OP_mapa ? ptx_mapa(m, insn, v[0], v[1]) : ptx_value(insn, v);
             const ptx_operand *to = &insn->operand[0];
             unsigned width = ptx_width(m, to->reg[0]);
             for (unsigned i = 0; i < to->count; i++)

@@ -167,6 +167,15 @@ static inline char *ptx_read_sums(const ptx_machine *m, ptx_insn *insn, char *at
     return end + 1;
 }
 
+static inline ptx_op ptx_op_of(const char *name) {
+#define PTX_NAME(name) #name,
+    static const char *const names[PTX_OP_COUNT] = {"", PTX_OPS(PTX_NAME)};
+#undef PTX_NAME
+    for (unsigned op = 1; op < PTX_OP_COUNT; op++)
+        if (strcmp(names[op], name) == 0) return (ptx_op)op;
+    return PTX_OP_OTHER;
+}
+
 static inline void ptx_read_insn(ptx_machine *m, char *line) {
     if (m->insn_count == m->insn_capacity) {
         m->insn_capacity = m->insn_capacity ? 2 * m->insn_capacity : 1024;
@@ -195,6 +204,8 @@ static inline void ptx_read_insn(ptx_machine *m, char *line) {
     snprintf(opcode, sizeof opcode, "%.*s", (int)length, line);
     for (char *part = strtok_r(opcode, ".", &save); part; part = strtok_r(NULL, ".", &save))
         snprintf(insn->part[insn->parts++], sizeof insn->part[0], "%s", part);
+    insn->op = ptx_op_of(insn->part[0]);
+    if (insn->parts > 0) insn->width = (unsigned)strtoul(insn->part[insn->parts - 1] + 1, NULL, 10);
     char *operands = line + length;
     bool loads = ptx_is(insn->part[0], "tcgen05") && ptx_is(insn->part[1], "ld"),
          stores = ptx_is(insn->part[0], "tcgen05") && ptx_is(insn->part[1], "st");
@@ -247,6 +258,18 @@ static inline size_t ptx_registers(const ptx_machine *m) {
     return m->first[PTX_CLASSES - 1] + (size_t)m->count[PTX_CLASSES - 1];
 }
 
+/* Of each register its width; of one that there is none of, too, as ptx_machine.regs has it. */
+static inline void ptx_set_widths(ptx_machine *m) {
+    size_t all = ptx_registers(m);
+    m->widths = malloc(all + 1);
+    ck_assert_ptr_nonnull(m->widths);
+    for (size_t number = 0; number <= all; number++) {
+        unsigned c = PTX_CLASSES - 1;
+        while (c > 0 && (number < m->first[c] || m->count[c] == 0)) c--;
+        m->widths[number] = (uint8_t)ptx_widths[c];
+    }
+}
+
 /* Reads the body of an entry and gives its registers memory, which they keep until ptx_free. */
 static inline ptx_machine ptx_load(const char *ptx, const char *kernel, unsigned threads) {
     ptx_machine m = {
@@ -277,6 +300,7 @@ static inline ptx_machine ptx_load(const char *ptx, const char *kernel, unsigned
         else if (*text)
             ptx_read_insn(&m, text);
     }
+    ptx_set_widths(&m);
     size_t all = ptx_registers(&m);
     m.regs = malloc((all + 1) * threads * sizeof *m.regs);
     m.shared = malloc(PTX_SHARED);
@@ -299,6 +323,7 @@ static inline ptx_machine ptx_load(const char *ptx, const char *kernel, unsigned
 static inline void ptx_free(ptx_machine *m) {
     for (size_t i = 0; i < m->insn_count; i++) free(m->insns[i].sums);
     free(m->regs);
+    free(m->widths);
     for (unsigned g = 0; g < ptx_warpgroups(m); g++) {
         free(m->warpgroups[g].flight);
         free(m->warpgroups[g].read_last);
@@ -323,9 +348,7 @@ static inline uint64_t ptx_from_float(float value) {
 /* ---- registers and memory ---- */
 
 static inline unsigned ptx_width(const ptx_machine *m, uint32_t number) {
-    unsigned c = PTX_CLASSES - 1;
-    while (c > 0 && (number < m->first[c] || m->count[c] == 0)) c--;
-    return ptx_widths[c];
+    return m->widths[number];
 }
 
 static inline uint64_t ptx_get(const ptx_machine *m, uint32_t number, unsigned t) {
@@ -504,7 +527,7 @@ static inline void ptx_barrier(ptx_machine *m, bool of_warp) {
 }
 
 static inline unsigned ptx_bits(const ptx_insn *insn) {
-    return (unsigned)strtoul(insn->part[insn->parts - 1] + 1, NULL, 10);
+    return insn->width;
 }
 
 /* What other blocks wait for is stored once: a second store might come after they have taken it. */

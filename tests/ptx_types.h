@@ -53,10 +53,23 @@ typedef struct ptx_operand {
     unsigned count;
 } ptx_operand;
 
+/* Opcodes that are done for each thread, so that their first part is looked up once. */
+/* clang-format off */
+#define PTX_OPS(X)                                                                                           \
+    X(abs) X(add) X(and) X(atom) X(bfe) X(bfi) X(copysign) X(cp) X(createpolicy) X(cvt) X(cvta) X(div)       \
+    X(fma) X(ld) X(lop3) X(mad) X(mapa) X(max) X(min) X(mov) X(mul) X(neg) X(not) X(or) X(popc) X(prmt)      \
+    X(red) X(rem) X(selp) X(setp) X(shf) X(shl) X(shr) X(st) X(sub) X(xor)
+/* clang-format on */
+#define PTX_OP(name) PTX_OP_##name,
+typedef enum ptx_op { PTX_OP_OTHER, PTX_OPS(PTX_OP) PTX_OP_COUNT } ptx_op;
+#undef PTX_OP
+
 typedef struct ptx_insn {
     char text[160];
     char part[PTX_PARTS][32]; /* of the opcode, at the dots */
     unsigned parts;
+    ptx_op op;
+    unsigned width; /* the number in the last part, of f32 32 */
     ptx_operand operand[PTX_OPERANDS];
     unsigned operands;
     uint32_t *sums; /* registers of a wgmma's d, or of tcgen05.ld and st, which are no operands; NULL: none */
@@ -168,6 +181,7 @@ typedef struct ptx_machine {
     uint64_t params[32];
     uint32_t first[PTX_CLASSES], count[PTX_CLASSES]; /* registers of each class */
     char locals[PTX_LOCALS][8]; /* names of registers between braces; their class is the last */
+    uint8_t *widths;            /* of the registers, in bits */
     uint64_t *regs;             /* [register][thread] */
     uint8_t *shared;
     uint16_t *writer;     /* of each byte of shared memory: 1 + the thread that wrote it last; 0: none */
