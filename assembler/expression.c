@@ -442,11 +442,17 @@ static bool subscript(tvm_asm *as, tvm_value *value) {
     return true;
 }
 
+/* Is a token, whose text begins with `first`, the operator? Asked of nearly all operators at each operand. */
+static bool is_operator(const tvm_asm *as, const tvm_token *token, char first, const tvm_expr_info *info) {
+    return info->text[0] == first && tvm_asm_is(as, token, info->text);
+}
+
 static bool unary(tvm_asm *as, tvm_value *value) {
     const tvm_token *token = tvm_asm_peek(as);
-    for (unsigned op = 0; token->kind == TVM_TOKEN_SIGN && op < TVM_EXPR_COUNT; op++) {
+    const char first = token->kind == TVM_TOKEN_SIGN ? *tvm_token_text(as->text.source, token) : '\0';
+    for (unsigned op = 0; first && op < TVM_EXPR_COUNT; op++) {
         const tvm_expr_info *info = tvm_expr_op_info(op);
-        if (info->arity != 1 || !info->text[0] || !tvm_asm_is(as, token, info->text)) continue;
+        if (info->arity != 1 || !is_operator(as, token, first, info)) continue;
         tvm_value operand;
         tvm_asm_next(as);
         if (!enter(as) || !unary(as, &operand)) return false;
@@ -462,9 +468,10 @@ static bool unary(tvm_asm *as, tvm_value *value) {
 /* The operator of two or three operands that the token is, or TVM_EXPR_COUNT. */
 static unsigned infix(const tvm_asm *as, const tvm_token *token) {
     if (token->kind != TVM_TOKEN_SIGN) return TVM_EXPR_COUNT;
+    const char first = *tvm_token_text(as->text.source, token);
     for (unsigned op = 0; op < TVM_EXPR_COUNT; op++) {
         const tvm_expr_info *info = tvm_expr_op_info(op);
-        if (info->arity >= 2 && tvm_asm_is(as, token, info->text)) return op;
+        if (info->arity >= 2 && is_operator(as, token, first, info)) return op;
     }
     return TVM_EXPR_COUNT;
 }
