@@ -91,22 +91,28 @@ static inline void ptx_mbarrier_arrive(ptx_machine *m, const ptx_insn *insn, uns
     ptx_mbarrier_end_phase(owner, b);
 }
 
-/* What the warps saw that arrived, and what the copies brought, the warp of t sees. */
+/* What the warps saw that arrived, and what the copies brought, the warp of t sees. It looks at each byte of
+ * shared memory, of which there is mostly nothing new. */
 static inline void ptx_mbarrier_acquire(ptx_machine *m, const ptx_mbarrier *b, unsigned t) {
     const uint32_t own = UINT32_C(1) << (t / 32);
+    const uint16_t *const writer = m->writer, engine = (uint16_t)(PTX_ENGINE + (b - m->mbarriers));
+    uint32_t *const seen = m->seen, all = 0;
+    uint8_t *const proxy = m->proxy;
+    const size_t end = m->written_ever;
     unsigned arrived[32], count = 0;
     if (m->tensor) ptx_ends_merge(&m->tensor->learned[t / 32], &m->tensor->ended[b - m->mbarriers]);
     for (unsigned w = 0; w < 32; w++)
-        if (b->ended[w]) arrived[count++] = w;
-    for (size_t i = 0; i < m->written_ever; i++) {
-        if (m->writer[i] == PTX_ENGINE + (b - m->mbarriers)) m->seen[i] |= own;
-        if (m->seen[i] & own && m->proxy[i] != PTX_FENCED) continue; /* nothing is new */
+        if (b->ended[w]) arrived[count++] = w, all |= UINT32_C(1) << w;
+    for (size_t i = 0; i < end; i++) {
+        if (writer[i] == engine) seen[i] |= own;
+        if (seen[i] & own && proxy[i] != PTX_FENCED) continue;
+        if (!((ptx_writing_warp(m, i) | seen[i]) & all)) continue;
         for (unsigned n = 0; n < count; n++) {
             unsigned w = arrived[n];
-            bool wrote = m->writer[i] && (m->writer[i] - 1U) / 32 == w;
-            if (b->ended[w] < m->written_at[i] || !(wrote || m->seen[i] >> w & 1)) continue;
-            m->seen[i] |= own;
-            if (m->proxy[i] == PTX_FENCED) m->proxy[i] = PTX_VISIBLE;
+            bool wrote = writer[i] && (writer[i] - 1U) / 32 == w;
+            if (b->ended[w] < m->written_at[i] || !(wrote || seen[i] >> w & 1)) continue;
+            seen[i] |= own;
+            if (proxy[i] == PTX_FENCED) proxy[i] = PTX_VISIBLE;
         }
     }
 }

@@ -502,10 +502,12 @@ static inline uint32_t ptx_writing_warp(const ptx_machine *m, size_t byte) {
 /* What the warps of `from` wrote, or saw, those of `to` see. */
 static inline void ptx_pass(ptx_machine *m, uint32_t from, uint32_t to) {
     if (m->tensor) ptx_tensor_pass(m->tensor, from, to);
-    for (size_t i = 0; i < m->written; i++) {
-        if (!((ptx_writing_warp(m, i) | m->seen[i]) & from)) continue;
-        m->seen[i] |= to;
-        if (m->proxy[i] == PTX_FENCED) m->proxy[i] = PTX_VISIBLE;
+    uint32_t *const seen = m->seen;
+    uint8_t *const proxy = m->proxy;
+    for (size_t i = 0, end = m->written; i < end; i++) {
+        if (!((ptx_writing_warp(m, i) | seen[i]) & from)) continue;
+        seen[i] |= to;
+        if (proxy[i] == PTX_FENCED) proxy[i] = PTX_VISIBLE;
     }
     for (unsigned i = 0; i < m->mbarrier_count; i++) {
         ptx_mbarrier *b = &m->mbarriers[i];
