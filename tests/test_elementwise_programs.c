@@ -269,27 +269,98 @@ START_TEST(groups_are_quantized_to_four_bits) {
 }
 END_TEST
 
-/* Of rms_norm, whose result they are: computed here in float64. */
+/* The norm of a row, in float64; b: of layer_norm, else NULL. */
+static void expect_norm(const double *x, const double *w, const double *b, size_t n, double eps,
+                        double *norm) {
+    double mean = 0, squares = 0;
+    for (size_t j = 0; b && j < n; j++) mean += x[j] / (double)n;
+    for (size_t j = 0; j < n; j++) squares += (x[j] - mean) * (x[j] - mean) / (double)n;
+    for (size_t j = 0; j < n; j++) norm[j] = (x[j] - mean) / sqrt(squares + eps) * w[j] + (b ? b[j] : 0);
+}
+
+/* Are y and s the norm, in numbers of 8 bits with a scale for so many columns? A number may be the neighbour
+ * of the nearest one, as sums of f32 are off by a little. */
+static void check_eight_bits(const char *define, const double *norm, size_t m, size_t n, size_t group,
+                             bool by_group, const kit_tensor *y, const kit_tensor *s) {
+    double qmax = y->type.kind == TVM_KIND_INT ? 127 : 448;
+    for (size_t g = 0; g < m * n / group; g++) {
+        size_t row = g * group / n, rows = (m + 3) / 4 * 4;
+        double most = 0, scale = s->values[by_group ? g % (n / group) * rows + row : g];
+        for (size_t i = 0; i < group; i++) most = fmax(most, fabs(norm[g * group + i]));
+        near(define, g, scale, most / qmax, 1e-5);
+        for (size_t i = g * group; i < (g + 1) * group; i++) {
+            double step = y->type.kind == TVM_KIND_INT ? scale : fmax(fabs(norm[i]) / 8, scale * 0x1p-9);
+            ck_assert_msg(fabs(y->values[i] * scale - norm[i]) <= 0.501 * step, "%s: element %zu", define, i);
+        }
+    }
+}
+
+/* The norms that programs quantize, whose results are computed here in float64. */
+static const struct {
+    const char *program, *entry;
+    bool shifts; /* by the mean and a bias */
+} norms[] = {{"rms_norm.vasm", "rms_norm", false}, {"layer_norm.vasm", "layer_norm", true}};
+enum { NORMS = sizeof norms / sizeof *norms, FOUR_BITS = sizeof four_bits / sizeof *four_bits };
+
+/* Starts the norm's launch: m and n, eps, and inputs of which *norm is the norm. */
+static void norm_inputs(kernel_kit *k, unsigned which, size_t m, size_t n, double *norm) {
+    double eps = 0x1p-10;
+    kit_clear(k);
+    kit_scalar(k, (double)m), kit_scalar(k, (double)n), kit_scalar(k, eps);
+    const kit_tensor *x = kit_input(k, type_of("f32"), m * n, -4, 4),
+                     *w = kit_input(k, type_of("f32"), n, 0.5, 2),
+                     *b = norms[which].shifts ? kit_input(k, type_of("f32"), n, -1, 1) : NULL;
+    for (size_t i = 0; i < m; i++)
+        expect_norm(x->values + i * n, w->values, b ? b->values : NULL, n, eps, norm + i * n);
+}
+
 START_TEST(norms_are_quantized_to_four_bits) {
     enum { M = 3, N = 320 };
-    double norm[M * N], eps = 0x1p-10;
-    kernel_kit k = kit_open("rms_norm.vasm", four_bits[_i]);
-    kit_scalar(&k, M), kit_scalar(&k, N), kit_scalar(&k, eps);
-    const kit_tensor *x = kit_input(&k, type_of("f32"), (size_t)M * N, -4, 4),
-                     *w = kit_input(&k, type_of("f32"), N, 0.5, 2);
+    double norm[M * N];
+    unsigned which = (unsigned)_i / FOUR_BITS, form = (unsigned)_i % FOUR_BITS;
+    kernel_kit k = kit_open(norms[which].program, four_bits[form]);
+    norm_inputs(&k, which, M, N, norm);
     kit_tensor *y = kit_tensor_new(&k, type_of("f4_e2m1"), (size_t)M * N),
-               *s = kit_tensor_new(&k, type_of(_i ? "f8_e4m3" : "e8m0"), (size_t)M * N / (_i ? 16 : 32));
-    const kit_tensor *whole = _i == 2 ? kit_input(&k, type_of("f32"), 1, 0.01, 0.02) : NULL;
-    kit_launch(&k, "rms_norm");
-    for (size_t i = 0; i < M; i++) {
-        double squares = 0;
-        for (size_t j = 0; j < N; j++) squares += x->values[i * N + j] * x->values[i * N + j] / N;
-        for (size_t j = 0; j < N; j++)
-            norm[i * N + j] = x->values[i * N + j] / sqrt(squares + eps) * w->values[j];
-    }
-    check_four_bits((unsigned)_i, norm, (size_t)M * N, y, s, whole ? whole->values[0] : 1, 1e-6);
+               *s = kit_tensor_new(&k, type_of(form ? "f8_e4m3" : "e8m0"), (size_t)M * N / (form ? 16 : 32));
+    const kit_tensor *whole = form == 2 ? kit_input(&k, type_of("f32"), 1, 0.01, 0.02) : NULL;
+    kit_launch(&k, norms[which].entry);
+    check_four_bits(form, norm, (size_t)M * N, y, s, whole ? whole->values[0] : 1, 1e-6);
     kit_close(&k);
-    compiles("rms_norm.vasm", four_bits[_i]);
+    compiles(norms[which].program, four_bits[form]);
+}
+END_TEST
+
+/* Rows that fill a tile and rows that do not, a row of odd length, and rows that blocks walk along. */
+START_TEST(norms_are_quantized_to_eight_bits) {
+    static const struct {
+        const char *define;
+        size_t group;
+        bool by_group;
+    } forms[] = {{"T=f32 OTYPE=i8", 0, false},
+                 {"T=f32 OTYPE=f8_e4m3", 0, false},
+                 {"T=f32 OTYPE=f8_e4m3 GROUP=128", 128, false},
+                 {"T=f32 OTYPE=i8 GROUP=64 BY_GROUP=true", 64, true}};
+    static const size_t sizes[][2] = {{3, 256}, {5, 1152}, {2, 16384}, {3, 255}, {70, 7}, {2, 8189}};
+    unsigned which = (unsigned)_i / 4;
+    size_t group = forms[_i % 4].group;
+    const char *define = forms[_i % 4].define;
+    kernel_kit k = kit_open(norms[which].program, define);
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        size_t m = sizes[i][0], n = sizes[i][1], each = group ? group : n;
+        double *norm = calloc(m * n, sizeof *norm);
+        ck_assert_ptr_nonnull(norm);
+        if (n % each == 0) {
+            norm_inputs(&k, which, m, n, norm);
+            kit_tensor *y = kit_tensor_new(&k, type_of(_i % 4 % 3 ? "f8_e4m3" : "i8"), m * n),
+                       *s = kit_tensor_new(&k, type_of("f32"),
+                                           n / each * (forms[_i % 4].by_group ? (m + 3) / 4 * 4 : m));
+            kit_launch(&k, norms[which].entry);
+            check_eight_bits(define, norm, m, n, each, forms[_i % 4].by_group, y, s);
+        }
+        free(norm);
+    }
+    kit_close(&k);
+    compiles(norms[which].program, define);
 }
 END_TEST
 
@@ -344,10 +415,13 @@ START_TEST(impossible_options_are_refused) {
     is_refused(program_path("quantize_rows.vasm", path), "OTYPE=f4_e2m1", "with groups f4_e2m1");
     is_refused(program_path("quantize_rows.vasm", path), "GROUP=16 TWO_SCALES=true", "TWO_SCALES goes with");
     is_refused(program_path("quantize_rows.vasm", path), "STYPE=e8m0", "STYPE must be");
-    is_refused(program_path("rms_norm.vasm", path), "OTYPE=bf16", "OTYPE must be");
-    is_refused(program_path("rms_norm.vasm", path), "GROUP=128", "GROUP must be");
-    is_refused(program_path("rms_norm.vasm", path), "OTYPE=f4_e2m1", "with groups f4_e2m1");
-    is_refused(program_path("rms_norm.vasm", path), "OTYPE=i8 GROUP=16 STYPE=f8_e4m3", "STYPE must be");
+    for (unsigned i = 0; i < NORMS; i++) {
+        program_path(norms[i].program, path);
+        is_refused(path, "OTYPE=bf16", "OTYPE must be");
+        is_refused(path, "GROUP=128", "GROUP must be");
+        is_refused(path, "OTYPE=f4_e2m1", "with groups f4_e2m1");
+        is_refused(path, "OTYPE=i8 GROUP=16 STYPE=f8_e4m3", "STYPE must be");
+    }
 }
 END_TEST
 
@@ -359,7 +433,8 @@ int main(void) {
     tcase_add_loop_test(tests, rows_are_quantized, 0, TYPES);
     tcase_add_test(tests, groups_are_quantized_as_mxfp8);
     tcase_add_loop_test(tests, groups_are_quantized_to_four_bits, 0, 3);
-    tcase_add_loop_test(tests, norms_are_quantized_to_four_bits, 0, 3);
+    tcase_add_loop_test(tests, norms_are_quantized_to_four_bits, 0, NORMS * FOUR_BITS);
+    tcase_add_loop_test(tests, norms_are_quantized_to_eight_bits, 0, NORMS * 4);
     tcase_add_loop_test(tests, heads_are_turned, 0, TYPES);
     tcase_add_test(tests, impossible_options_are_refused);
     suite_add_tcase(suite, tests);

@@ -88,6 +88,20 @@ def test_norms(device, dtype, kind, whole):
     assert torch.equal(by_group[:, :6].t().double(), plain[1].view(6, -1).double())
 
 
+@pytest.mark.parametrize("kind, whole", [("nvfp4", False), ("nvfp4", True), ("mxfp4", False), ("mxfp8", False)])
+def test_layer_norm(device, kind, whole):
+    x, weight, bias = (torch.randn(*shape, device=device).half() for shape in ((6, 256), (256,), (256,)))
+    exact = torch.nn.functional.layer_norm(x.double(), (256,), weight.double(), bias.double(), 1e-5)
+    scale = whole_scale(exact.to(HALF)) if whole else None
+    words = {"group": SIZES[kind], "scale_dtype": SCALES[kind], "scale": scale}
+    kind_of = F8 if kind == "mxfp8" else torch.uint8
+    y, s = ops.layer_norm_quantized(x, weight, bias, dtype=kind_of, **words)
+    assert y.dtype == kind_of and s.dtype == SCALES[kind] and s.shape == (6, 256 // SIZES[kind])
+    numbers = y.double() if kind == "mxfp8" else unpacked(y)
+    found = numbers * powers(s).repeat_interleave(SIZES[kind], -1) * (1 if scale is None else scale.double())
+    assert (found - exact).norm() < 1.001 * (values(exact.to(HALF), kind, scale) - exact).norm()
+
+
 @pytest.mark.parametrize("kind", [*KINDS, "mxfp8"])
 def test_layers_behind_norms(device, kind):
     """The layer takes what the norm has rounded, as it would have itself."""

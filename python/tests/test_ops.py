@@ -184,10 +184,13 @@ def quantized_alike(ours, wanted):
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_quantized_norms(device, dtype):
     for n, group in ((256, 0), (256, 128), (255, 0)):
-        x, residual, weight = rows(device, dtype, 3, n), rows(device, dtype, 3, n), rows(device, dtype, n)
+        x, residual = rows(device, dtype, 3, n), rows(device, dtype, 3, n)
+        weight, bias = rows(device, dtype, n), rows(device, dtype, n)
         for kind in (torch.int8, torch.float8_e4m3fn):
             wanted = ops.quantize_rows(ops.rms_norm(x, weight), kind, group)
             quantized_alike(ops.rms_norm_quantized(x, weight, 1e-6, kind, group), wanted)
+            wanted = ops.quantize_rows(ops.layer_norm(x, weight, bias), kind, group)
+            quantized_alike(ops.layer_norm_quantized(x, weight, bias, 1e-5, kind, group), wanted)
             other = residual.clone()
             wanted = ops.quantize_rows(ops.add_rms_norm(x, residual.clone(), weight), kind, group)
             quantized_alike(ops.add_rms_norm_quantized(x, other, weight, 1e-6, kind, group), wanted)
@@ -197,6 +200,9 @@ def test_quantized_norms(device, dtype):
                 more = ops.add_rms_norm_quantized(x, residual.clone(), weight, 1e-6, kind, group, True)
                 quantized_alike((numbers, scales[:, :3].t()), ops.rms_norm_quantized(x, weight, 1e-6, kind, group))
                 quantized_alike((more[0], more[1][:, :3].t()), wanted)
+                numbers, scales = ops.layer_norm_quantized(x, weight, bias, 1e-5, kind, group, True)
+                wanted = ops.layer_norm_quantized(x, weight, bias, 1e-5, kind, group)
+                quantized_alike((numbers, scales[:, :3].t()), wanted)
     x = rows(device, dtype, 3, 512)
     wanted = ops.quantize_rows(ops.swiglu(x), torch.float8_e4m3fn, 128)
     quantized_alike(ops.swiglu_quantized(x, torch.float8_e4m3fn, 128), wanted)
@@ -504,6 +510,7 @@ def examples():
         "causal_conv": (x, rows("cpu", HALF, 64, 4), starts_of([2], "cpu"), slot, slot.view(1, 1),
                         rows("cpu", HALF, 1, 3, 64), w, 2),
         "layer_norm": (x, w, w, 1e-6),
+        "layer_norm_quantized": (x, w, w, 1e-6, torch.int8),
         "column_sums": (x,),
         "rms_norm_backward": (x, w, x, 1e-6, 2),
         "layer_norm_backward": (x, w, x, 1e-6, 2),
@@ -524,7 +531,7 @@ NAMES = [
     "probabilities", "accept", "quantize_rows", "embedding", "combine", "attention", "attention_decode", "kv_append",
     "attention_merge", "matmul_ternary", "pack_ternary", "unpack_ternary",
     "qkv_append", "route", "bucket", "gated_rms_norm", "gated_delta_update", "gated_delta_chunks",
-    "gated_delta_states", "state_space", "causal_conv", "layer_norm", "column_sums", "rms_norm_backward",
+    "gated_delta_states", "state_space", "causal_conv", "layer_norm", "layer_norm_quantized", "column_sums", "rms_norm_backward",
     "layer_norm_backward", "swiglu_backward", "cross_entropy_rows", "cross_entropy_backward", "embedding_backward",
     "attention_backward_queries", "attention_backward_keys", "dequantize_rows", "mla_decode", "mla_append",
     "index_scores", "topk_set", "rms_norm_quantized", "add_rms_norm_quantized", "swiglu_quantized", "matmul_scaled",

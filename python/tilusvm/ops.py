@@ -20,6 +20,7 @@ from ._torch import torch
 from . import AssembleError, program
 from ._act8 import (
     QUANTIZED,
+    _check_norm,
     add_rms_norm_quantized,
     check_quantized,
     matmul_lowbit_a8,
@@ -84,6 +85,7 @@ __all__ = [
     "rms_norm",
     "gated_rms_norm",
     "layer_norm",
+    "layer_norm_quantized",
     "rms_norm_quantized",
     "add_rms_norm",
     "add_rms_norm_quantized",
@@ -347,6 +349,17 @@ def gated_rms_norm(
 def layer_norm(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float = 1e-5) -> torch.Tensor:
     """(x - mean) / sqrt(variance + eps) * weight + bias over the last dimension, in f32: x a float [..., n], weight and
     bias [n] of its type."""
+
+
+@operator(
+    "layer_norm", check=_check_norm, **{**QUANTIZED, "names": {"w": "weight", "b": "bias", **QUANTIZED["names"]}},
+)  # fmt: skip
+def layer_norm_quantized(
+    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float = 1e-5, dtype: torch.dtype = torch.int8,
+    group: int = 0, by_group: bool = False, scale_dtype: torch.dtype | None = None, scale: torch.Tensor | None = None,
+) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
+    """quantize_rows(layer_norm(x, weight, bias, eps), dtype, group, by_group, scale_dtype, scale) in one launch: x a
+    float [..., n], n at most 16384, weight and bias [n]."""
 
 
 #: Columns at most of add_rms_norm with inner.
