@@ -1,6 +1,6 @@
 /* The shipped programs, and their kernels that are not proved free of races on shared memory and of deadlock,
- * and why; and those that take long (tvm_prove_long). The suite compares the list with what is proved, and
- * tvm-memory(7) with the list. */
+ * and why; and those whose proofs take long (tvm_prove_long). The suite compares the list with what is
+ * proved, and the names and figures of tvm-memory(7) with the list. */
 #ifndef TVM_TESTS_PROVE_SHIPPED_H
 #define TVM_TESTS_PROVE_SHIPPED_H
 
@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "fileio.h"
+#include "assembler.h"
+#include "manual_figures.h"
 
 /* `races`, `deadlocks`: kernels that are proved free of them, at least; `mutated`: so many of the kernels. */
 typedef struct shipped_program {
@@ -17,6 +18,7 @@ typedef struct shipped_program {
 } shipped_program;
 
 static const shipped_program programs[] = {
+    {"all_reduce.vasm", NULL, 3, 0, 0},
     {"argmax.vasm", NULL, 5, 5, 5},
     {"bucket.vasm", NULL, 9, 9, 9},
     {"attention.vasm", NULL, 6, 6, 0},
@@ -36,6 +38,7 @@ static const shipped_program programs[] = {
     {"index_scores.vasm", NULL, 1, 1, 0},
     {"kv_append.vasm", NULL, 2, 2, 0},
     {"layer_norm.vasm", NULL, 11, 11, 11},
+    {"layer_norm.vasm", "OTYPE=i8", 8, 8, 0},
     {"layer_norm_backward.vasm", NULL, 7, 7, 7},
     {"matmul.vasm", NULL, 12, 12, 9},
     {"matmul.vasm", "T=i8", 12, 12, 1},
@@ -48,6 +51,7 @@ static const shipped_program programs[] = {
     {"matmul_u3.vasm", NULL, 2, 2, 2},
     {"mla_append.vasm", NULL, 1, 1, 0},
     {"mla_decode.vasm", NULL, 0, 0, 0},
+    {"qkv_lowbit.vasm", NULL, 6, 1, 0},
     {"quantize_rows.vasm", NULL, 18, 18, 18},
     {"reduce.vasm", NULL, 4, 4, 0},
     {"rms_norm.vasm", NULL, 18, 18, 18},
@@ -83,54 +87,60 @@ static const shipped_program programs[] = {
 };
 enum { PROGRAMS = sizeof programs / sizeof *programs };
 
+/* What is proved of a kernel that is not proved free of both. */
+enum { RACES_PROVED = 1, DEADLOCKS_PROVED_IF = 2 };
+
 typedef struct open_kernel {
-    const char *name, *why; /* why: NULL: it takes long */
+    const char *name, *why; /* why: NULL: it is proved of both, which takes long */
+    unsigned proved;        /* of the above */
 } open_kernel;
 
+static const char open_tensors[] = "what mma-tensor reads of shared and tensor memory";
 #define RINGS    "a tile that is handed on from ring to ring, as often as shared memory tells"
 #define PARTS_OF "a count of parts that other blocks add up, as far as tables in memory say which are theirs"
-#define TENSORS  "what mma-tensor reads of shared and tensor memory"
 #define WHOLE(K)                                                                                             \
-    { "matmul_lowbit_mma_" K, NULL }
+    { "matmul_lowbit_mma_" K, NULL, 0 }
 
 static const open_kernel open_kernels[] = {
-    {"attention_full64", RINGS},
-    {"attention_wide64", RINGS},
-    {"attention_wide80", RINGS},
-    {"attention_wide96", RINGS},
-    {"attention_wide128", RINGS},
-    {"attention_wide192", RINGS},
-    {"attention_wide256", RINGS},
-    {"attention_tensor64", TENSORS},
-    {"attention_tensor80", TENSORS},
-    {"attention_tensor96", TENSORS},
-    {"attention_tensor128", TENSORS},
-    {"attention_tensor192", TENSORS},
-    {"attention_tensor256", TENSORS},
-    {"mla_decode_pairs", RINGS},
-    {"attention_decode_bulk8", "teams of a ring that have parts of different lengths"},
-    {"attention_decode_bulk4", "teams of a ring that have parts of different lengths"},
-    {"attention_decode_columns8", PARTS_OF},
-    {"attention_decode_columns16", PARTS_OF},
-    {"attention_decode_small8", PARTS_OF},
-    {"attention_decode_small16", PARTS_OF},
-    {"mla_decode_warps64", PARTS_OF ", and copies of the queries whose waits are on other paths"},
-    {"mla_decode_warps16", PARTS_OF ", and copies of the queries whose waits are on other paths"},
-    {"one_step", "what other devices put"},
-    {"two_steps", "what other devices put"},
-    {"one_step_add", "what other devices put"},
-    {"matmul_lowbit_stream_128x256", "rounds of turns, of which there may be none"},
-    {"matmul_lowbit_stream_256x256x2", "multicast and arrivals with a rank"},
-    {"matmul_lowbit_tensor_32x256", TENSORS},
-    {"matmul_lowbit_tensor_64x256", TENSORS},
-    {"matmul_lowbit_tensor_128x256", TENSORS},
-    {"matmul_lowbit_tensor_192x256", TENSORS},
-    {"matmul_lowbit_a8_tensor_64x128", TENSORS},
-    {"matmul_lowbit_a8_tensor_128x128", TENSORS},
-    {"matmul_lowbit_a8_tensor_192x128", TENSORS},
-    {"matmul_scaled_tensor_128x64", TENSORS},
-    {"matmul_scaled_tensor_128x128", TENSORS},
-    {"matmul_scaled_tensor_128x256", TENSORS},
+    {"attention_full64", RINGS, 0},
+    {"attention_wide64", RINGS, 0},
+    {"attention_wide80", RINGS, 0},
+    {"attention_wide96", RINGS, 0},
+    {"attention_wide128", RINGS, 0},
+    {"attention_wide192", RINGS, 0},
+    {"attention_wide256", RINGS, 0},
+    {"attention_tensor64", open_tensors, 0},
+    {"attention_tensor80", open_tensors, 0},
+    {"attention_tensor96", open_tensors, 0},
+    {"attention_tensor128", open_tensors, 0},
+    {"attention_tensor192", open_tensors, 0},
+    {"attention_tensor256", open_tensors, 0},
+    {"mla_decode_pairs", RINGS, 0},
+    {"attention_decode_bulk8", "teams of a ring that have parts of different lengths", RACES_PROVED},
+    {"attention_decode_bulk4", "teams of a ring that have parts of different lengths", RACES_PROVED},
+    {"attention_decode_columns8", PARTS_OF, RACES_PROVED | DEADLOCKS_PROVED_IF},
+    {"attention_decode_columns16", PARTS_OF, RACES_PROVED | DEADLOCKS_PROVED_IF},
+    {"attention_decode_small8", PARTS_OF, RACES_PROVED | DEADLOCKS_PROVED_IF},
+    {"attention_decode_small16", PARTS_OF, RACES_PROVED | DEADLOCKS_PROVED_IF},
+    {"mla_decode_warps64", PARTS_OF ", and copies of the queries whose waits are on other paths",
+     DEADLOCKS_PROVED_IF},
+    {"mla_decode_warps16", PARTS_OF ", and copies of the queries whose waits are on other paths",
+     DEADLOCKS_PROVED_IF},
+    {"one_step", "what other devices put", RACES_PROVED | DEADLOCKS_PROVED_IF},
+    {"two_steps", "what other devices put", RACES_PROVED | DEADLOCKS_PROVED_IF},
+    {"one_step_add", "what other devices put", RACES_PROVED | DEADLOCKS_PROVED_IF},
+    {"matmul_lowbit_stream_128x256", "rounds of turns, of which there may be none", 0},
+    {"matmul_lowbit_stream_256x256x2", "multicast and arrivals with a rank", 0},
+    {"matmul_lowbit_tensor_32x256", open_tensors, 0},
+    {"matmul_lowbit_tensor_64x256", open_tensors, 0},
+    {"matmul_lowbit_tensor_128x256", open_tensors, 0},
+    {"matmul_lowbit_tensor_192x256", open_tensors, 0},
+    {"matmul_lowbit_a8_tensor_64x128", open_tensors, 0},
+    {"matmul_lowbit_a8_tensor_128x128", open_tensors, 0},
+    {"matmul_lowbit_a8_tensor_192x128", open_tensors, 0},
+    {"matmul_scaled_tensor_128x64", open_tensors, 0},
+    {"matmul_scaled_tensor_128x128", open_tensors, 0},
+    {"matmul_scaled_tensor_128x256", open_tensors, 0},
     WHOLE("64x256x1"),
     WHOLE("64x256x2"),
     WHOLE("32x256x1"),
@@ -153,8 +163,28 @@ enum { OPEN_KERNELS = sizeof open_kernels / sizeof *open_kernels };
 
 #undef RINGS
 #undef PARTS_OF
-#undef TENSORS
 #undef WHOLE
+
+/* Is the program one that others wrote, for tests? */
+static inline bool is_foreign(const shipped_program *of) {
+    return strncmp(of->name, "../", 3) == 0;
+}
+
+static inline tvm_ir_program *assemble_program(const char *folder, const shipped_program *of) {
+    char path[4200];
+    tvm_ir_program *program = NULL;
+    uint8_t *text = NULL;
+    size_t size = 0;
+    const tvm_assembler_options options = {.include_dirs = &folder,
+                                           .include_dir_count = 1,
+                                           .defines = &of->define,
+                                           .define_count = of->define != NULL};
+    snprintf(path, sizeof path, "%s/%s", folder, of->name);
+    if (tvm_file_read(path, 1 << 20, &text, &size, NULL) == TVM_OK)
+        tvm_assemble_text((const char *)text, size, path, &options, &program, NULL);
+    free(text);
+    return program;
+}
 
 /* NULL: it is not there. */
 static inline const open_kernel *find_open(const char *name) {
@@ -163,22 +193,22 @@ static inline const open_kernel *find_open(const char *name) {
     return NULL;
 }
 
+/* Is the kernel open because of tensor memory? */
+static inline bool is_for_tcgen05(const char *name) {
+    const open_kernel *open = find_open(name);
+    return open != NULL && open->why == open_tensors;
+}
+
 /* Has the manual's page the name of each kernel that is open? */
 static inline bool is_in_manual(const char *top) {
-    char path[4200];
-    uint8_t *text = NULL;
-    size_t size = 0;
-    snprintf(path, sizeof path, "%s/man/tvm-memory.7", top);
-    bool good = tvm_file_read(path, 1 << 20, &text, &size, NULL) == TVM_OK;
+    char *text = manual_text(top);
+    bool good = true;
     for (size_t i = 0; i < OPEN_KERNELS && good; i++) {
         if (open_kernels[i].why == NULL) continue;
-        const char *name = open_kernels[i].name;
-        bool there = false;
-        for (size_t at = 0; at + strlen(name) < size && !there; at++)
-            there = memcmp(text + at, name, strlen(name)) == 0 &&
-                    strchr(" ,\t\n", text[at + strlen(name)]) != NULL;
-        if (!there) fprintf(stderr, "tvm-memory(7) does not name %s\n", name);
-        good = there;
+        const char *name = open_kernels[i].name, *at = strstr(text, name);
+        while (at != NULL && strchr(" ,\t\n", at[strlen(name)]) == NULL) at = strstr(at + 1, name);
+        if (at == NULL) fprintf(stderr, "tvm-memory(7) does not name %s\n", name);
+        good = at != NULL;
     }
     free(text);
     return good;
