@@ -2,13 +2,13 @@
 #include "target_traits.h"
 
 typedef struct trait_row {
-    const char *name, *meaning;
+    const char *name;
     bool used;
     const char *otherwise;
 } trait_row;
 
 #define TVM_TARGET_LIMIT(...)
-#define TVM_CAPABILITY(number, id, name, what, used, otherwise) [number] = {name, what, used, otherwise},
+#define TVM_CAPABILITY(number, id, name, what, used, otherwise) [number] = {name, used, otherwise},
 static const trait_row capabilities[TVM_CAPABILITY_COUNT] = {
 #include "capabilities.def"
 };
@@ -16,7 +16,7 @@ static const trait_row capabilities[TVM_CAPABILITY_COUNT] = {
 #undef TVM_TARGET_LIMIT
 
 #define TVM_CAPABILITY(...)
-#define TVM_TARGET_LIMIT(number, id, name, what) [number] = {name, what, true, NULL},
+#define TVM_TARGET_LIMIT(number, id, name, what) [number] = {name, true, NULL},
 static const trait_row limits[TVM_LIMIT_COUNT] = {
 #include "capabilities.def"
 };
@@ -29,10 +29,6 @@ const char *tvm_capability_name(size_t number) {
     return number < TVM_CAPABILITY_COUNT ? capabilities[number].name : NULL;
 }
 
-const char *tvm_capability_meaning(size_t number) {
-    return number < TVM_CAPABILITY_COUNT ? capabilities[number].meaning : NULL;
-}
-
 bool tvm_capability_is_used(size_t number) {
     return number < TVM_CAPABILITY_COUNT && capabilities[number].used;
 }
@@ -43,8 +39,4 @@ const char *tvm_capability_otherwise(size_t number) {
 
 const char *tvm_limit_name(size_t number) {
     return number < TVM_LIMIT_COUNT ? limits[number].name : NULL;
-}
-
-const char *tvm_limit_meaning(size_t number) {
-    return number < TVM_LIMIT_COUNT ? limits[number].meaning : NULL;
 }

@@ -45,13 +45,11 @@ static inline int32_t tvm_traits_limit(const tvm_target_traits *traits, unsigned
     return traits ? traits->limits[limit] : 0;
 }
 
-/* The name in a program and what it means, a few words; NULL: there is no such row. */
+/* The name in a program; NULL: there is no such row. */
 const char *tvm_capability_name(size_t number);
-const char *tvm_capability_meaning(size_t number);
 /* Does the code generator use it where a target has it? What code does where it is not used. */
 bool tvm_capability_is_used(size_t number);
 const char *tvm_capability_otherwise(size_t number);
 const char *tvm_limit_name(size_t number);
-const char *tvm_limit_meaning(size_t number);
 
 #endif

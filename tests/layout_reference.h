@@ -153,12 +153,6 @@ static inline void reference_from_lists(const lists *from, reference *out) {
     }
 }
 
-static inline bool references_equal(const reference *a, const reference *b) {
-    return a->rank == b->rank && a->threads == b->threads && a->locals == b->locals &&
-           memcmp(a->shape, b->shape, a->rank * sizeof *a->shape) == 0 &&
-           memcmp(a->table, b->table, sizeof *a->table * a->threads * a->locals) == 0;
-}
-
 /* Is the library's layout this function? By map, element and table. */
 static inline bool layout_is(const tvm_layout *layout, const reference *r) {
     static uint32_t table[TABLE_MAX];

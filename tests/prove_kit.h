@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fileio.h"
 #include "interp.h"
 #include "launch.h"
 #include "prove.h"
@@ -261,6 +262,38 @@ static inline bool prove_tells_right(const tvm_ir_program *program, uint32_t ker
     return (told.now < 0 || told.now != told.before) &&
            prove_holds(program, k, proof->races.insn, &told, told.now, checked) &&
            prove_holds(program, k, proof->races.other, &told, told.before, checked);
+}
+
+/* ---- figures of the manual ---- */
+
+enum { MANUAL_SIZE = 1 << 20, MANUAL_LINE = 200 };
+
+/* The text of tvm-memory(7), which the caller frees; without it the suite ends. */
+static inline char *manual_text(const char *top) {
+    char path[4200];
+    uint8_t *bytes = NULL;
+    size_t size = 0;
+    snprintf(path, sizeof path, "%s/man/tvm-memory.7", top);
+    char *text = NULL;
+    if (tvm_file_read(path, MANUAL_SIZE, &bytes, &size, NULL) == TVM_OK) text = strndup((char *)bytes, size);
+    free(bytes);
+    if (text == NULL) abort();
+    return text;
+}
+
+/* Has tvm-memory(7) a line, of a table, of this name and these figures alone? Suites fail where it says
+ * something else than what they have counted. */
+static inline bool manual_says(const char *top, const char *name, const unsigned *figures, size_t count) {
+    char line[MANUAL_LINE];
+    int at = snprintf(line, sizeof line, "\n%s", name);
+    for (size_t i = 0; i < count; i++)
+        at += snprintf(line + at, sizeof line - (size_t)at, "\t%u", figures[i]);
+    snprintf(line + at, sizeof line - (size_t)at, "\n");
+    char *text = manual_text(top);
+    bool good = strstr(text, line) != NULL;
+    free(text);
+    if (!good) fprintf(stderr, "tvm-memory(7) should have the line:%s", line);
+    return good;
 }
 
 #endif

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "assembler.h"
-#include "manual_figures.h"
+#include "prove_kit.h"
 
 /* `races`, `deadlocks`: kernels that are proved free of them, at least; `mutated`: so many of the kernels. */
 typedef struct shipped_program {

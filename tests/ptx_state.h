@@ -400,12 +400,6 @@ static inline uint64_t ptx_operand_value(const ptx_machine *m, const ptx_operand
     }
 }
 
-/* Number `at` of the pairs of f16 or bf16 in the registers of an operand. */
-static inline float ptx_half(const ptx_machine *m, const ptx_operand *o, unsigned t, unsigned at, bool bf16) {
-    uint16_t code = (uint16_t)(ptx_get(m, o->reg[at / 2], t) >> (at % 2 * 16));
-    return bf16 ? tvm_bf16_to_f32(code) : tvm_f16_to_f32(code);
-}
-
 /* All warps of the block. */
 static inline uint32_t ptx_block_warps(const ptx_machine *m) {
     return UINT32_MAX >> (32 - m->threads / 32);

@@ -6,7 +6,6 @@
  *   run_prove_global [-v] [CASE...]     -v: says what is not proved; without arguments: all */
 #include "case_file.h"
 #include "fileio.h"
-#include "manual_figures.h"
 #include "prove_kit.h"
 #include "shipped_launch.h"
 

@@ -146,7 +146,3 @@ reg tvm_emit_sequence_to(emitter *e, const char *sequence, sequence_type type, c
     while (*sequence != '\0') sequence = emit_line(&s, sequence);
     return named(&s, "result");
 }
-
-reg tvm_emit_sequence(emitter *e, const char *sequence, sequence_type type, const reg operands[3]) {
-    return tvm_emit_sequence_to(e, sequence, type, operands, (reg){""});
-}

@@ -20,9 +20,7 @@ typedef struct sequence_type {
     unsigned bits;      /* of an element */
 } sequence_type;
 
-/* Emits the sequence; gives %result. */
-reg tvm_emit_sequence(emitter *e, const char *sequence, sequence_type type, const reg operands[3]);
-/* The same, with %result in this register, which is none of the operands; "": in a new one. */
+/* Emits the sequence; gives %result, in this register, which is none of the operands; "": in a new one. */
 reg tvm_emit_sequence_to(emitter *e, const char *sequence, sequence_type type, const reg operands[3],
                          reg result);
 

@@ -9,7 +9,7 @@ from conftest import NO_TORCH, torch
 if torch is None:
     pytest.skip(NO_TORCH, allow_module_level=True)
 
-from torch_kit import DEVICES, HALVES, close  # noqa: E402
+from torch_kit import DEVICES, close  # noqa: E402
 
 from tilusvm import ops  # noqa: E402
 

@@ -501,8 +501,6 @@ tvm_status tvm_interp_end_phase(interp_block *block, interp_barrier *barrier);
 /* Writes what print-tensor has gathered. */
 void tvm_interp_print_flush(interp_block *block);
 
-tvm_status tvm_interp_block_run(interp_block *block);
-
 static inline const tvm_slot *interp_slot(const tvm_interp_kernel *kernel, uint32_t slot) {
     return &kernel->kernel->slots[slot];
 }

@@ -236,7 +236,6 @@ san_report *tvm_san_report(sanitizer *s, san_kind kind, uint32_t insn, uint32_t 
 san_report *tvm_san_find(sanitizer *s, san_kind kind, uint32_t insn, uint32_t other);
 /* Drops reports that others cover. */
 void tvm_san_finish(sanitizer *s);
-const char *tvm_san_kind_name(san_kind kind);
 const char *tvm_san_kind_text(san_kind kind);
 /* As one JSON document, malloc'ed; NULL: out of memory. */
 char *tvm_san_json(const sanitizer *s);

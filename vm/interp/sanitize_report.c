@@ -14,9 +14,6 @@ static const struct {
 #include "sanitize_kinds.def"
 };
 
-const char *tvm_san_kind_name(san_kind kind) {
-    return kinds[kind].name;
-}
 const char *tvm_san_kind_text(san_kind kind) {
     return kinds[kind].text;
 }
