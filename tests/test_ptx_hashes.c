@@ -6,9 +6,8 @@
  * PTX of a case differs
  *
  * The file: `codegen VERSION`, then a line a case: its name, a hash of its program and of its PTX for each
- * target,
- * `-` where there is none. A case whose program is new or has changed says nothing of the code generator; so
- * does a target that the kernel is refused for, before or now. */
+ * target, `-` where there is none. A case whose program is new or has changed says nothing of the code
+ * generator; so does a target that the kernel is refused for, before or now. */
 #include "check_kit.h"
 #include <inttypes.h>
 #include <stdio.h>
