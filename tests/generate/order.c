@@ -156,16 +156,10 @@ void gen_pipeline(gen *g) {
 
 /* ---- bulk copies ---- */
 
-/* Rows of whole 16 bytes now and then, as the copy engine wants them. */
-void gen_bulk(gen *g) {
-    uint32_t tile[2] = {8u << gen_below(g, 2), 8u << gen_below(g, 4)}, extents[3], shape[3];
-    static const tvm_dtype types[] = {TVM_F16, TVM_F32, TVM_U(8), TVM_I(32), TVM_BF16};
-    tvm_dtype type = types[gen_below(g, 5)];
-    tvm_layout layout;
-    if (g->params + 3 >= GEN_PARAMS || !gen_layout(g, 2, tile, &layout)) return;
-    bool clusters = g->kernel->cluster[g->axis] > 1, together = clusters && gen_one_in(g, 2);
-    uint32_t arrivals = 1 + gen_one_in(g, 3), tensor = shared_tensor(g, type, 2, tile),
-             barrier = barriers(g, 1, arrivals, false), wide = gen_below(g, 3) * 8;
+/* Begins a copy of a tile of a parameter; together: all blocks of the cluster get the same one. */
+static void copy_tile(gen *g, tvm_dtype type, const uint32_t tile[2], uint32_t tensor, uint32_t barrier,
+                      bool together) {
+    uint32_t extents[2], wide = gen_below(g, 3) * 8;
     if (together) plain(g, TVM_OP_SYNC_CLUSTER);
     extents[0] = constant(g, tile[0] + gen_below(g, 5));
     extents[1] = constant(g, tile[1] + wide * (gen_one_in(g, 4) ? 1 : 2));
@@ -186,16 +180,11 @@ void gen_bulk(gen *g) {
     else
         gen_put_none(&copy);
     gen_must(g, &copy);
-    for (uint32_t i = 0; i < arrivals; i++) at_barrier(g, TVM_OP_ARRIVE_BARRIER, barrier, constant(g, 0));
-    gen_compute(g);
-    at_barrier(g, TVM_OP_WAIT_BARRIER, barrier, constant(g, 0));
-    if (together) plain(g, TVM_OP_SYNC_CLUSTER);
-    if (gen_one_in(g, 2)) load_stage(g, tensor, constant(g, 0), &layout, 2);
-    if (gen_one_in(g, 2)) { /* another tile, of registers */
-        gen_sync(g);
-        store_stage(g, tensor, constant(g, 0), gen_fresh(g, type, &layout), 2);
-    }
-    gen_sync(g);
+}
+
+/* Stores or adds the tile to a parameter, each block to its own part, and waits for that. */
+static void store_tile(gen *g, tvm_dtype type, const uint32_t tile[2], uint32_t tensor) {
+    uint32_t shape[3];
     bool adds = type.bits > 8 && gen_one_in(g, 2); /* each place once, so that the order is no matter */
     gen_insn store = gen_begin(adds ? TVM_OP_REDUCE_BULK : TVM_OP_STORE_BULK),
              wait = gen_begin(TVM_OP_WAIT_BULK);
@@ -215,6 +204,30 @@ void gen_bulk(gen *g) {
     else
         gen_put_none(&wait);
     gen_must(g, &wait);
+}
+
+/* Rows of whole 16 bytes now and then, as the copy engine wants them. */
+void gen_bulk(gen *g) {
+    uint32_t tile[2] = {8u << gen_below(g, 2), 8u << gen_below(g, 4)};
+    static const tvm_dtype types[] = {TVM_F16, TVM_F32, TVM_U(8), TVM_I(32), TVM_BF16};
+    tvm_dtype type = types[gen_below(g, 5)];
+    tvm_layout layout;
+    if (g->params + 3 >= GEN_PARAMS || !gen_layout(g, 2, tile, &layout)) return;
+    bool clusters = g->kernel->cluster[g->axis] > 1, together = clusters && gen_one_in(g, 2);
+    uint32_t arrivals = 1 + gen_one_in(g, 3), tensor = shared_tensor(g, type, 2, tile),
+             barrier = barriers(g, 1, arrivals, false);
+    copy_tile(g, type, tile, tensor, barrier, together);
+    for (uint32_t i = 0; i < arrivals; i++) at_barrier(g, TVM_OP_ARRIVE_BARRIER, barrier, constant(g, 0));
+    gen_compute(g);
+    at_barrier(g, TVM_OP_WAIT_BARRIER, barrier, constant(g, 0));
+    if (together) plain(g, TVM_OP_SYNC_CLUSTER);
+    if (gen_one_in(g, 2)) load_stage(g, tensor, constant(g, 0), &layout, 2);
+    if (gen_one_in(g, 2)) { /* another tile, of registers */
+        gen_sync(g);
+        store_stage(g, tensor, constant(g, 0), gen_fresh(g, type, &layout), 2);
+    }
+    gen_sync(g);
+    store_tile(g, type, tile, tensor);
     if (gen_one_in(g, 2)) {
         uint32_t all = barriers(g, 1, 1, false);
         at_barrier(g, TVM_OP_SYNC_BARRIER, all, constant(g, 0));
