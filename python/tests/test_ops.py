@@ -592,6 +592,55 @@ def test_wrong_arguments_are_named(name):
                 op(*args)
 
 
+def test_tensors_of_no_use_are_refused():
+    """An optional tensor that the kernel for the other arguments does not take is not passed over in silence."""
+    arguments = examples()
+    keys, more = arguments["index_scores"][2], torch.ones(2, 16)
+    q, weights, _, table, lengths, _ = arguments["index_scores"]
+    with pytest.raises(ValueError, match="index_scores: key_scales go with q and cache of float8"):
+        ops.index_scores(q, weights, keys, table, lengths, more)
+    a, b = arguments["matmul"]
+    with pytest.raises(ValueError, match="matmul: .*scale_b"):
+        ops.matmul(a, b, scale_b=torch.ones(8))
+    heads, cache, _, starts_or_lengths = (arguments["attention_decode"][i] for i in range(4))
+    form = ops.CacheFormat(HALF, head=64, page=16)
+    with pytest.raises(ValueError, match="attention_decode: k_zero"):
+        ops.attention_decode(heads, cache, table, starts_or_lengths, form, k_zero=torch.ones(2, 64))
+
+
+def test_formats_are_formats():
+    heads, cache, table, lengths = examples()["attention_decode"][:4]
+    with pytest.raises(TypeError, match="format must be a CacheFormat, not str"):
+        ops.attention_decode(heads, cache, table, lengths, "u4")
+
+
+def test_a_table_has_rows_or_none():
+    y_grad, order, starts = examples()["embedding_backward"]
+    with pytest.raises(ValueError, match=r"embedding_backward: starts .*\[vocabulary \+ 1\], not \[0\]"):
+        ops.embedding_backward(y_grad, order, starts[:0].clone())
+    assert ops.embedding_backward(y_grad, order, starts[:1].clone()).shape == (0, 64)
+
+
+@pytest.mark.parametrize("k", [-1, 1 << 40, (1 << 63) - 1])
+def test_no_set_has_so_many(k):
+    with pytest.raises(ValueError, match="topk_set: k must be from 0"):
+        ops.topk_set(torch.randn(2, 30), k)
+
+
+@pytest.mark.parametrize("dtype", [HALF, BFLOAT, torch.int32])
+def test_quantized_numbers_are_narrow(dtype):
+    """Also where the program has such an OTYPE for the norm that is not quantized."""
+    x, w = rows("cpu", HALF, 2, 64), rows("cpu", HALF, 64)
+    for run in (
+        lambda: ops.rms_norm_quantized(x, w, 1e-6, dtype),
+        lambda: ops.add_rms_norm_quantized(x, x.clone(), w, 1e-6, dtype),
+        lambda: ops.swiglu_quantized(x, dtype),
+        lambda: ops.quantize_rows(x, dtype),
+    ):
+        with pytest.raises(TypeError, match=r"\bdtype must be"):
+            run()
+
+
 def test_torch_warns_of_gradients_that_are_not_there():
     x = rows("cpu", HALF, 2, 64).requires_grad_()
     with pytest.warns(UserWarning, match="autograd kernel was not registered"):

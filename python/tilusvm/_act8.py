@@ -184,9 +184,11 @@ def check_quantized(op, x, dtype, group, by_group, scale_dtype, scale, columns):
         raise ValueError(f"{op}: scale goes with scale_dtype of float8_e4m3fn (NVFP4), not with {scale_dtype}")
 
 
+_NUMBERS = {dtype: dtype for dtype in _EIGHT} | {torch.uint8: "f4_e2m1"}  # by dtype; rms_norm has other OTYPEs, too
+
 #: What declares an operator that makes numbers of 8 and 4 bits, of dtype, group, by_group, scale_dtype and scale.
 QUANTIZED = {
-    "T": ("x", FLOATS), "OTYPE": lambda dtype: "f4_e2m1" if dtype == torch.uint8 else dtype,
+    "T": ("x", FLOATS), "OTYPE": lambda dtype: _NUMBERS[dtype],
     "STYPE": lambda scale_dtype: "e8m0" if scale_dtype == torch.uint8 else scale_dtype, "GROUP": "group",
     "BY_GROUP": "by_group", "TWO_SCALES": "scale", "names": {"g": "scale"}, "shapes": ROWS,
     "convert": {"dtype": byte_type, "scale_dtype": byte_type, "return": of_types},

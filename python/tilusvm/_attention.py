@@ -169,6 +169,8 @@ def format_text(format: CacheFormat | None) -> str | None:
     """As operators take it."""
     if format is None:
         return None
+    if not isinstance(format, CacheFormat):
+        raise TypeError(f"format must be a CacheFormat, not {type(format).__name__}")
     text = str(format)
     _formats.setdefault(text, format)
     return text

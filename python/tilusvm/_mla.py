@@ -194,7 +194,13 @@ def index_scores(
     """
 
 
-@operator("topk_set", shapes={"m": "..."}, check=lambda op, x: need(op, "x", x, dtype=torch.float32))
+def _check_topk_set(op, x, k):
+    need(op, "x", x, dtype=torch.float32)
+    if not 0 <= k < 1 << 31:
+        raise ValueError(f"{op}: k must be from 0 to 2^31 - 1, not {k}")
+
+
+@operator("topk_set", shapes={"m": "..."}, check=_check_topk_set)
 def topk_set(x: torch.Tensor, k: int) -> torch.Tensor:
     """Where the k greatest elements of the last dimension of x, f32 [..., n], are: i32 [..., k], in ascending order,
     whatever k is; of equal ones those with the lowest indices. -inf and NaN count for nothing, and -1 stands behind the

@@ -301,6 +301,9 @@ class Operator:
             wanted = list(inspect.signature(self.own_check).parameters)[1:]
             self.own_check(self.name, *(given[name] for name in wanted))
         launch = self.find(*args)
+        for name in launch.unused:
+            if given[name] is not None:
+                raise ValueError(f"{self.name}: {name} must be None with these other arguments, which make no use of it")
         devices = [tensor.device for tensor in tensors.values()]
         most = max(tensors.values(), key=lambda tensor: devices.count(tensor.device))  # where all but one may lie
         for name, shape in launch.expected(given).items():

@@ -219,6 +219,10 @@ class Signature:
                 found[name] = eval(source, found)
             except (LookupError, NameError, TypeError, ArithmeticError):
                 pass
+        for name, argument in self.owners.items():
+            if argument and isinstance(found.get(name), int) and found[name] < 0:
+                wanted, given = self.inputs[argument].shape, list(found[f"s_{argument}"])
+                raise ValueError(f"{self.operator.name}: {argument} must have the shape {wanted}, not {given}")
         return {name: self._expected(name, tensor, found) for name, tensor in self.inputs.items()}
 
     def _expected(self, argument, tensor, found):
@@ -237,7 +241,8 @@ class Signature:
 
 class Launch:
     """A kernel for the arguments of an operator: run, which launches it, fake, which only makes the results, and what
-    arguments must be: dtypes, shapes as texts, and expected, which computes them."""
+    arguments must be: dtypes, shapes as texts, and expected, which computes them. unused: optional tensors that the
+    kernel has no parameter for."""
 
     def __init__(self, operator, kernel, shapes):
         signature = Signature(operator, kernel, shapes)
@@ -245,6 +250,7 @@ class Launch:
         self.dtypes = {name: tensor.dtype for name, tensor in signature.inputs.items()}
         self.shapes = {name: tensor.shape for name, tensor in signature.inputs.items()}
         signature.check_written()
+        self.unused = sorted(operator.optional - signature.inputs.keys())
         lines = signature.body(launches=True)
         if signature.first:  # one leading dimension is as the kernel has it: there is nothing to view
             single = Signature(operator, kernel, {e: other for e, other in shapes.items() if other != "..."})
@@ -254,6 +260,7 @@ class Launch:
                 *(f"    {line}" for line in single.body(launches=True)),
                 *lines,
             ]
+        lines = [*(f"if {name} is not None: raise ValueError({name!r})" for name in self.unused), *lines]
         values = {**operator.functions, **signature.values(), "kernel": kernel}
         self.run = self._written("run", operator, lines, values)
         self.fake = self._written("fake", operator, signature.body(launches=False), values)
