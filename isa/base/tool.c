@@ -39,6 +39,13 @@ static error_t parse_help(int key, char *argument, struct argp_state *state) {
     return 0;
 }
 
+/* argp ends the process itself after --help, --usage and --version, whose text may not have been written. */
+static void end_help(int status, void *name) {
+    if (status || !(fflush(stdout) || ferror(stdout))) return;
+    fprintf(stderr, "%s: error: standard output cannot be written: %s\n", (const char *)name, strerror(errno));
+    _exit(EXIT_FAILURE);
+}
+
 tvm_status tvm_tool_parse(const struct argp *parser, const char *version, int argc, char **argv, void *input,
                           tvm_diags *diags) {
     static const struct argp_option help_options[] = {{NULL, 'h', NULL, 0, "the same as --help", -1}, {0}};
@@ -55,6 +62,7 @@ tvm_status tvm_tool_parse(const struct argp *parser, const char *version, int ar
     if (PACKAGE_BUGREPORT[0]) argp_program_bug_address = PACKAGE_BUGREPORT;
     argp_err_exit_status = TVM_EXIT_USAGE;
     tvm_tool_signals();
+    if (on_exit(end_help, program_invocation_short_name)) return tvm_diag_no_memory(diags);
     return argp_parse(&whole, argc, argv, 0, NULL, input) ? tvm_diag_no_memory(diags) : TVM_OK;
 }
 
