@@ -382,6 +382,12 @@ static void spoil_zero_type(call *c) {
 static void spoil_address(call *c) {
     c->s.byte_offset = 1;
 }
+static void spoil_shape(call *c) {
+    c->w.shape = NULL;
+}
+static void spoil_offset(call *c) {
+    c->s.byte_offset = UINT64_MAX - 1;
+}
 static void spoil_nan(call *c) {
     c->weights[13] = NAN;
 }
@@ -408,6 +414,8 @@ static const struct {
     {spoil_zero_groups, "zeros: a row-major matrix of k / group rows"},
     {spoil_zero_type, "zeros: the type of scales"},
     {spoil_address, "scales: an even address"},
+    {spoil_shape, "weights: a matrix"},
+    {spoil_offset, "scales: an address"},
     {spoil_nan, "weight [3, 1] is NaN"},
     {spoil_range, "a scale of group 0"},
 };

@@ -483,8 +483,8 @@ START_TEST(misuse_is_no_crash) {
     ck_assert_int_eq(tvm_launch(NULL, NULL), TVM_USAGE);
     ck_assert_int_eq(tvm_launchv(NULL, NULL, NULL, 0), TVM_USAGE);
     ck_assert_int_eq(tvm_prepare(NULL), TVM_USAGE);
-    ck_assert_int_eq(tvm_get_kernel(code, NULL, NULL), TVM_USAGE);
-    ck_assert_int_eq(tvm_memory_alloc(context, 1, NULL), TVM_USAGE);
+    assert_refused(tvm_get_kernel(code, NULL, NULL), TVM_USAGE, "tvm_get_kernel: ", "NULL", NULL);
+    assert_refused(tvm_memory_alloc(context, 1, NULL), TVM_USAGE, "tvm_memory_alloc: ", "NULL", NULL);
     ck_assert_uint_eq(tvm_kernel_count(NULL), 0);
     ck_assert_ptr_null(tvm_kernel_at(NULL, 0));
     ck_assert_uint_eq(tvm_param_count(NULL), 0);

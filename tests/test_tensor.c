@@ -232,6 +232,9 @@ START_TEST(refuses_wrong_places) {
     ck_assert_int_eq(launch(&x, &good), TVM_OK);
     x.data = NULL;
     assert_refused(launch(&x, &good), "'x'", "NULL", NULL);
+    x.data = memory;
+    x.byte_offset = UINT64_MAX - 15; /* behind the end of all addresses */
+    assert_refused(launch(&x, &good), "'x'", "NULL", NULL);
 }
 END_TEST
 

@@ -5,7 +5,7 @@
 tvm_status tvm_assemble(tvm_context *context, const char *text, size_t length,
                         const tvm_assemble_options *options, tvm_program **code) {
     static const tvm_assemble_options defaults = {0};
-    if (!context || (!text && length) || !code) return TVM_USAGE;
+    if (!context || (!text && length) || !code) return tvm_context_missing(context, __func__);
     *code = NULL;
     if (!options) options = &defaults;
     tvm_assembler_options how = {.defines = options->defines,

@@ -82,7 +82,7 @@ static tvm_status bind_kernel(tvm_kernel *kernel, const tvm_bind_options *option
 }
 
 tvm_status tvm_bind_with(tvm_kernel *kernel, const tvm_bind_options *options, tvm_function *function) {
-    if (!kernel || !function) return TVM_USAGE;
+    if (!kernel || !function) return tvm_context_missing(kernel ? kernel->code->context : NULL, __func__);
     *function = NULL;
     tvm_diags diags = {0};
     tvm_status status = bind_kernel(kernel, options, function, &diags);

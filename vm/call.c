@@ -419,7 +419,7 @@ tvm_status tvm_prepare(tvm_kernel *function) {
 
 tvm_status tvm_kernel_variant(const tvm_kernel *function, const tvm_value *values, size_t count,
                               const char **name) {
-    if (!function || !name) return TVM_USAGE;
+    if (!function || !name) return tvm_context_missing(function ? function->code->context : NULL, __func__);
     *name = NULL;
     tvm_call_args args;
     const tvm_kernel *variant;
@@ -459,7 +459,7 @@ static tvm_status shape_of(const tvm_kernel *function, size_t index, const tvm_v
 
 tvm_status tvm_param_shape(const tvm_kernel *function, size_t index, const tvm_value *values, size_t count,
                            int64_t shape[8], size_t *bytes) {
-    if (!function || !shape) return TVM_USAGE;
+    if (!function || !shape) return tvm_context_missing(function ? function->code->context : NULL, __func__);
     const tvm_kernel *variant = function;
     tvm_diags diags = {0};
     tvm_status status = shape_of(function, index, values, count, shape, bytes, &variant, &diags);
@@ -483,7 +483,8 @@ enum { MOST_SETS = 64 };
 
 tvm_status tvm_time_sets(tvm_kernel *function, const tvm_value *const *sets, unsigned set_count, size_t count,
                          unsigned repeats, double *microseconds) {
-    if (!function || !microseconds || !set_count || set_count > MOST_SETS) return TVM_USAGE;
+    if (!function || !microseconds || !set_count || set_count > MOST_SETS)
+        return tvm_context_missing(function ? function->code->context : NULL, __func__);
     *microseconds = 0;
     typedef struct set {
         tvm_call_args args;

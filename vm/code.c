@@ -114,7 +114,7 @@ tvm_status tvm_context_load(tvm_context *context, tvm_ir_program *program, tvm_p
 }
 
 tvm_status tvm_load_file(tvm_context *context, const char *path, tvm_program **code) {
-    if (!context || !path || !code) return TVM_USAGE;
+    if (!context || !path || !code) return tvm_context_missing(context, __func__);
     *code = NULL;
     tvm_diags diags = {0};
     tvm_ir_program *program = NULL;
@@ -125,7 +125,7 @@ tvm_status tvm_load_file(tvm_context *context, const char *path, tvm_program **c
 }
 
 tvm_status tvm_load(tvm_context *context, const void *bytes, size_t size, tvm_program **code) {
-    if (!context || (!bytes && size) || !code) return TVM_USAGE;
+    if (!context || (!bytes && size) || !code) return tvm_context_missing(context, __func__);
     *code = NULL;
     tvm_diags diags = {0};
     tvm_ir_program *program = NULL;
@@ -136,7 +136,7 @@ tvm_status tvm_load(tvm_context *context, const void *bytes, size_t size, tvm_pr
 }
 
 tvm_status tvm_program_bytes(const tvm_program *code, void **bytes, size_t *size) {
-    if (!code || !bytes || !size) return TVM_USAGE;
+    if (!code || !bytes || !size) return tvm_context_missing(code ? code->context : NULL, __func__);
     uint8_t *written = NULL;
     tvm_diags diags = {0};
     tvm_status status = tvm_vbc_write(code->program, TVM_VBC_LINES | TVM_VBC_IMAGES | TVM_VBC_CERTIFICATES,
@@ -174,7 +174,7 @@ static char *kernel_names(const tvm_program *code) {
 }
 
 tvm_status tvm_get_kernel(tvm_program *code, const char *name, tvm_kernel **function) {
-    if (!code || !name || !function) return TVM_USAGE;
+    if (!code || !name || !function) return tvm_context_missing(code ? code->context : NULL, __func__);
     *function = NULL;
     tvm_diags diags = {0};
     for (size_t i = 0; i < code->function_count; i++) {
@@ -228,7 +228,7 @@ static const char *shape_text(const tvm_kernel *function, size_t index) {
 }
 
 tvm_status tvm_param(const tvm_kernel *function, size_t index, tvm_param_info *info) {
-    if (!function || !info) return TVM_USAGE;
+    if (!function || !info) return tvm_context_missing(function ? function->code->context : NULL, __func__);
     tvm_diags diags = {0};
     const tvm_ir_kernel *kernel = function->kernel;
     if (index >= kernel->param_count) {
@@ -256,7 +256,7 @@ int tvm_param_written(const tvm_kernel *function, size_t index) {
 }
 
 tvm_status tvm_get_kernel_info(tvm_kernel *function, tvm_kernel_info *info) {
-    if (!function || !info) return TVM_USAGE;
+    if (!function || !info) return tvm_context_missing(function ? function->code->context : NULL, __func__);
     tvm_diags diags = {0};
     tvm_kernel_info found = {0};
     tvm_context *context = function->code->context;

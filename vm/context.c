@@ -103,6 +103,14 @@ tvm_status tvm_context_finish(tvm_context *context, tvm_status status, tvm_diags
     return status;
 }
 
+tvm_status tvm_context_missing(tvm_context *context, const char *function) {
+    if (!context) return TVM_USAGE;
+    tvm_diags diags = {0};
+    tvm_diag_add(&diags, TVM_USAGE, NULL, NULL, "%s: an argument that it needs is NULL or none of its values",
+                 function);
+    return tvm_context_finish(context, TVM_USAGE, &diags);
+}
+
 const char *tvm_message(const tvm_context *context) {
     if (!context) return "there is no context: out of memory, or tvm_context_create was not called";
     const tvm_message_record *record = pthread_getspecific(context->key);
@@ -263,7 +271,7 @@ tvm_status tvm_synchronize(tvm_context *context, void *stream) {
 }
 
 tvm_status tvm_memory_alloc(tvm_context *context, size_t bytes, void **data) {
-    if (!context || !data) return TVM_USAGE;
+    if (!context || !data) return tvm_context_missing(context, __func__);
     *data = NULL;
     tvm_diags diags = {0};
     tvm_status status = tvm_context_usable(context, &diags);
@@ -306,7 +314,7 @@ tvm_status tvm_memory_read(tvm_context *context, void *to, const void *from, siz
 /* ---- the timeline ---- */
 
 tvm_status tvm_trace_start(tvm_context *context, const char *path) {
-    if (!context || !path) return TVM_USAGE;
+    if (!context || !path) return tvm_context_missing(context, __func__);
     tvm_diags diags = {0};
     tvm_status status = tvm_context_usable(context, &diags);
     if (!status) status = tvm_observer_trace(&context->observer, path, &diags);

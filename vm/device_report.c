@@ -106,7 +106,7 @@ static tvm_status finish(tvm_context *context, tvm_status status, tvm_text *out,
 }
 
 tvm_status tvm_device_report(tvm_context *context, char **text) {
-    if (!context || !text) return TVM_USAGE;
+    if (!context || !text) return tvm_context_missing(context, __func__);
     tvm_diags diags = {0};
     tvm_text out = {0};
     *text = NULL;
@@ -129,7 +129,7 @@ static void write_devices(tvm_text *out, tvm_target target) {
 }
 
 tvm_status tvm_target_report(tvm_context *context, const char *target, char **text) {
-    if (!context || !target || !text) return TVM_USAGE;
+    if (!context || !target || !text) return tvm_context_missing(context, __func__);
     tvm_diags diags = {0};
     tvm_text out = {0};
     tvm_target parsed;

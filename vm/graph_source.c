@@ -400,7 +400,8 @@ tvm_status tvm_graph_assemble(tvm_context *context, const char *text, size_t len
                               const tvm_assemble_options *options, const tvm_graph_argument *arguments,
                               size_t count, tvm_graph **graph) {
     static const tvm_assemble_options defaults = {0};
-    if (!context || (!text && length) || (!arguments && count) || !graph) return TVM_USAGE;
+    if (!context || (!text && length) || (!arguments && count) || !graph)
+        return tvm_context_missing(context, __func__);
     *graph = NULL;
     tvm_diags diags = {0};
     tvm_graph_source *source = NULL;

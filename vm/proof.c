@@ -56,7 +56,7 @@ static tvm_status add_checked(const tvm_ir_program *program, uint32_t kernel, tv
 }
 
 static tvm_status add_all(tvm_kernel *function, add_function *add, tvm_kernel_proof *proof, char **report) {
-    if (!function || !proof) return TVM_USAGE;
+    if (!function || !proof) return tvm_context_missing(function ? function->code->context : NULL, __func__);
     const tvm_program *code = function->code;
     tvm_diags diags = {0};
     tvm_text lines = {0};

@@ -61,6 +61,8 @@ struct tvm_program {
 /* Ends a public call: records the message for tvm_message (none for TVM_OK), frees the diagnostics, returns
  * status. */
 tvm_status tvm_context_finish(tvm_context *context, tvm_status status, tvm_diags *diags);
+/* TVM_USAGE for a call of `function` without an argument that it needs; without a context nothing is told. */
+tvm_status tvm_context_missing(tvm_context *context, const char *function);
 
 /* TVM_USAGE for calls on a context whose creation failed. */
 tvm_status tvm_context_usable(const tvm_context *context, tvm_diags *diags);

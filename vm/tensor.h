@@ -4,9 +4,15 @@
 
 #include "runtime.h"
 
-/* The address of the first element. */
+/* Is the first element at an address: data and byte_offset do not lie more than all memory apart? */
+static inline bool tvm_tensor_is_addressable(const tvm_tensor *tensor) {
+    return tensor->byte_offset <= UINTPTR_MAX - (uintptr_t)tensor->data;
+}
+
+/* The address of the first element; NULL where it has none. */
 static inline void *tvm_tensor_data(const tvm_tensor *tensor) {
-    return tensor->data ? (char *)tensor->data + tensor->byte_offset : NULL;
+    bool has = tensor->data && tvm_tensor_is_addressable(tensor);
+    return has ? (char *)tensor->data + tensor->byte_offset : NULL;
 }
 
 /* The type as callers have it: that of DLPack, else (elements narrower than a byte) uint8, of which the last

@@ -42,7 +42,7 @@ static tvm_status begin(tvm_graph *graph, bool finished, tvm_diags *diags) {
 /* ---- making and freeing ---- */
 
 tvm_status tvm_graph_create(tvm_context *context, const char *name, tvm_graph **graph) {
-    if (!context || !name || !graph) return TVM_USAGE;
+    if (!context || !name || !graph) return tvm_context_missing(context, __func__);
     *graph = NULL;
     tvm_diags diags = {0};
     tvm_status status = tvm_context_usable(context, &diags);
@@ -207,7 +207,8 @@ static void place_on_device(const tvm_graph *graph, tvm_tensor *tensor) {
 
 tvm_status tvm_graph_add_tensor(tvm_graph *graph, const char *name, tvm_graph_role role,
                                 const tvm_tensor *tensor) {
-    if (!graph || !name || !tensor || (unsigned)role > TVM_GRAPH_TEMPORARY) return TVM_USAGE;
+    if (!graph || !name || !tensor || (unsigned)role > TVM_GRAPH_TEMPORARY)
+        return tvm_context_missing(graph ? graph->context : NULL, __func__);
     tvm_diags diags = {0};
     graph_tensor *added;
     bool temporary = role == TVM_GRAPH_TEMPORARY;
@@ -257,7 +258,8 @@ static tvm_status add_part(tvm_graph *graph, const char *name, const char *whole
 }
 
 tvm_status tvm_graph_add_part(tvm_graph *graph, const char *name, const char *whole, const tvm_tensor *part) {
-    if (!graph || !name || !whole || !part) return TVM_USAGE;
+    if (!graph || !name || !whole || !part)
+        return tvm_context_missing(graph ? graph->context : NULL, __func__);
     tvm_diags diags = {0};
     tvm_status status = begin(graph, false, &diags);
     if (!status) status = add_part(graph, name, whole, part, &diags);
@@ -315,7 +317,7 @@ static tvm_status set_tensor(tvm_graph *graph, const char *name, const tvm_tenso
 }
 
 tvm_status tvm_graph_set_tensor(tvm_graph *graph, const char *name, const tvm_tensor *tensor) {
-    if (!graph || !name || !tensor) return TVM_USAGE;
+    if (!graph || !name || !tensor) return tvm_context_missing(graph ? graph->context : NULL, __func__);
     tvm_diags diags = {0};
     tvm_status status = begin(graph, true, &diags);
     if (!status) status = set_tensor(graph, name, tensor, &diags);
@@ -323,7 +325,7 @@ tvm_status tvm_graph_set_tensor(tvm_graph *graph, const char *name, const tvm_te
 }
 
 tvm_status tvm_graph_get_role(tvm_graph *graph, const char *name, tvm_graph_role *role) {
-    if (!graph || !name || !role) return TVM_USAGE;
+    if (!graph || !name || !role) return tvm_context_missing(graph ? graph->context : NULL, __func__);
     tvm_diags diags = {0};
     pthread_mutex_lock(&graph->lock);
     uint32_t index = find_tensor(graph, name);
@@ -357,7 +359,8 @@ static tvm_status add_scalar(tvm_graph *graph, const char *name, const char *typ
 
 tvm_status tvm_graph_add_scalar(tvm_graph *graph, const char *name, const char *type,
                                 const tvm_value *value) {
-    if (!graph || !name || !type || !value) return TVM_USAGE;
+    if (!graph || !name || !type || !value)
+        return tvm_context_missing(graph ? graph->context : NULL, __func__);
     tvm_diags diags = {0};
     tvm_status status = begin(graph, false, &diags);
     if (!status) status = add_scalar(graph, name, type, value, &diags);
@@ -365,7 +368,7 @@ tvm_status tvm_graph_add_scalar(tvm_graph *graph, const char *name, const char *
 }
 
 tvm_status tvm_graph_set_scalar(tvm_graph *graph, const char *name, const tvm_value *value) {
-    if (!graph || !name || !value) return TVM_USAGE;
+    if (!graph || !name || !value) return tvm_context_missing(graph ? graph->context : NULL, __func__);
     tvm_diags diags = {0};
     tvm_status status = begin(graph, true, &diags);
     uint32_t index = status ? TVM_NONE : find_scalar(graph, name);
@@ -487,7 +490,8 @@ static tvm_status add_launch(tvm_graph *graph, graph_launch *launch, const tvm_g
 tvm_status tvm_graph_add_launch(tvm_graph *graph, const char *name, tvm_kernel *kernel,
                                 const tvm_graph_argument *arguments, size_t count, const char *const *after,
                                 size_t after_count) {
-    if (!graph || !name || !kernel || (count && !arguments) || (after_count && !after)) return TVM_USAGE;
+    if (!graph || !name || !kernel || (count && !arguments) || (after_count && !after))
+        return tvm_context_missing(graph ? graph->context : NULL, __func__);
     tvm_diags diags = {0};
     tvm_status status = begin(graph, false, &diags);
     graph_launch *launch = status ? NULL : launch_new(name, kernel, after_count);
@@ -536,7 +540,7 @@ tvm_status tvm_graph_launch(tvm_graph *graph, void *stream) {
 }
 
 tvm_status tvm_graph_report(tvm_graph *graph, char **text) {
-    if (!graph || !text) return TVM_USAGE;
+    if (!graph || !text) return tvm_context_missing(graph ? graph->context : NULL, __func__);
     *text = NULL;
     tvm_diags diags = {0};
     tvm_status status = begin(graph, true, &diags);

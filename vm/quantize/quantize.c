@@ -171,8 +171,10 @@ static tvm_status check_matrix(const char *name, const tvm_tensor *t, tvm_diags 
     int32_t device = t->device.device_type;
     if (device != TVM_TENSOR_CPU && device != TVM_TENSOR_CUDA_HOST && device != TVM_TENSOR_CUDA_MANAGED)
         return wrong(name, "a tensor in the host's memory", diags);
-    if (t->ndim != 2 || t->shape[0] < 0 || t->shape[1] < 0) return wrong(name, "a matrix", diags);
-    if (!tvm_tensor_data(t) && t->shape[0] && t->shape[1]) return wrong(name, "an address", diags);
+    if (t->ndim != 2 || !t->shape || t->shape[0] < 0 || t->shape[1] < 0)
+        return wrong(name, "a matrix", diags);
+    if ((!t->data || !tvm_tensor_is_addressable(t)) && t->shape[0] && t->shape[1])
+        return wrong(name, "an address", diags);
     return TVM_OK;
 }
 
@@ -251,7 +253,7 @@ static tvm_status take_options(quantizer *q, bool zeros, tvm_diags *diags) {
 
 tvm_status tvm_quantize(tvm_context *context, const tvm_quantize_options *options, const tvm_tensor *weights,
                         const tvm_tensor *packed, const tvm_tensor *scales, const tvm_tensor *zeros) {
-    if (!context || !options) return TVM_USAGE;
+    if (!context || !options) return tvm_context_missing(context, __func__);
     tvm_diags diags = {0};
     quantizer q = {.options = options};
     bool bf16 = scales && scales->dtype.code == TVM_TENSOR_BFLOAT;
