@@ -28,15 +28,15 @@ enum tvm_symbol_state {
     TVM_SYMBOL_RECORD = UINT32_MAX - 3  /* the fields have slots; the least of these states */
 };
 
-enum { TVM_SYMBOL_BUCKETS = 1024 };
-
 typedef struct tvm_symbols {
     tvm_symbol *items;
     uint32_t count;
     uint32_t capacity;
     uint32_t scope;
     uint32_t limit; /* one more than how many of the oldest symbols are found; 0: all */
-    uint32_t buckets[TVM_SYMBOL_BUCKETS];
+    uint32_t
+        *buckets; /* bucket_count of them, a power of two, or none; as many as symbols, when they are added */
+    uint32_t bucket_count;
 } tvm_symbols;
 
 /* Adds a symbol at the current scope; the name is not copied. Returns NULL when out of memory. Pointers into
