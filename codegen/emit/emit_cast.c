@@ -7,7 +7,8 @@
 #include "groups.h"
 #include "emit_lookup.h"
 #include "emit_packed.h"
-#include "emit_packed_float.h"
+#include "linear_pairs.h"
+#include "packed_constant.h"
 
 typedef struct cast_work {
     uint32_t source, result, locals;
@@ -68,40 +69,6 @@ static bool emit_f32_pairs(emitter *e, void *work) {
 
 /* ---- low-bit codes to pairs ---- */
 
-/* Two neighbouring codes of `bits` bits, from bit `bit` of the slot on, at the low end of a register whose
- * upper bits are anything. A second code past the tensor's end is anything, too. */
-static reg neighbours(emitter *e, const cast_work *w, uint32_t bit) {
-    uint32_t word = bit / 32, shift = bit % 32, words = tvm_tensor_words(w->locals, w->from.bits);
-    reg low = tvm_slot_word(e, w->source, word);
-    if (shift == 0) return low;
-    reg d = tvm_new_r(e);
-    if (shift + 2 * w->from.bits > 32 && word + 1 < words)
-        tvm_emit(e, "shf.r.wrap.b32 %s, %s, %s, %u;", d.name, low.name,
-                 tvm_slot_word(e, w->source, word + 1).name, (unsigned)shift);
-    else
-        tvm_emit(e, "shr.u32 %s, %s, %u;", d.name, low.name, (unsigned)shift);
-    return d;
-}
-
-/* Elements l and l + 1 at the low ends of the two halves of a word, xor `pattern`. */
-static reg spread_pair(emitter *e, const cast_work *w, uint32_t l, uint32_t pattern) {
-    unsigned bits = w->from.bits;
-    reg d = tvm_new_r(e);
-    if (bits == 8) {
-        unsigned at = l % 4; /* byte 4 of the pair (word, upper) is the pattern's upper byte */
-        tvm_emit(e, "prmt.b32 %s, %s, 0x%x, 0x4%u4%u;", d.name, tvm_slot_word(e, w->source, l / 4).name,
-                 (unsigned)(pattern >> 8 & 0xff), at + 1, at);
-        return pattern & 0xff ? word_op(e, "xor.b32", d, pattern & 0x00ff00ff) : d;
-    }
-    reg two = neighbours(e, w, l * bits), first = tvm_new_r(e), moved = tvm_new_r(e);
-    uint32_t mask = (1u << bits) - 1;
-    tvm_emit(e, "lop3.b32 %s, %s, 0x%x, 0x%08x, 0x6a;", first.name, two.name, (unsigned)mask,
-             (unsigned)pattern);
-    tvm_emit(e, "shl.b32 %s, %s, %u;", moved.name, two.name, 16 - bits);
-    tvm_emit(e, "lop3.b32 %s, %s, 0x%08x, %s, 0x6a;", d.name, moved.name, (unsigned)(mask << 16), first.name);
-    return d;
-}
-
 static const char *refuse_integer_pairs(const emitter *e, const void *work) {
     (void)e;
     const cast_work *w = work;
@@ -122,7 +89,7 @@ static bool emit_integer_pairs(emitter *e, void *work) {
     element_writer writer;
     if (!begin(e, w, &writer)) return false;
     for (uint32_t l = 0; l < w->locals; l += 2) {
-        reg spliced = spread_pair(e, w, l, base * 0x10001u), pair = tvm_new_r(e);
+        reg spliced = tvm_spread_pair(e, w->source, l, base * 0x10001u), pair = tvm_new_r(e);
         if (bf16)
             tvm_emit(e, "fma.rn.bf16x2 %s, %s, %s, %s;", pair.name, spliced.name, one.name, minus.name);
         else
@@ -141,54 +108,17 @@ static const char *refuse_float_pairs(const emitter *e, const void *work) {
     return w->from.exponent > w->to.exponent ? "f16 has fewer exponent bits" : NULL;
 }
 
-/* Sign, and exponent with mantissa, moved to their places in each half. */
-static reg place_fields(emitter *e, const cast_work *w, reg codes) {
-    unsigned fields = w->from.bits - 1u, left = w->to.mantissa - (unsigned)w->from.mantissa;
-    unsigned sign_left = 16u - w->from.bits;
-    if (left == sign_left) return word_op(e, "shl.b32", codes, left);
-    reg placed = word_op(e, "shl.b32", codes, left), sign = word_op(e, "shl.b32", codes, sign_left);
-    reg masked = word_op(e, "and.b32", placed, (((1u << fields) - 1) << left) * 0x10001u), d = tvm_new_r(e);
-    tvm_emit(e, "lop3.b32 %s, %s, 0x80008000, %s, 0xea;", d.name, sign.name, masked.name);
-    return d;
-}
-
-/* The fields in place are the value but for the bias: one exact multiplication, subnormals included. */
 static bool emit_float_pairs(emitter *e, void *work) {
     const cast_work *w = work;
-    bool bf16 = w->to.exponent == 8;
-    int power = tvm_float_bias(w->to) - tvm_float_bias(w->from);
-    uint32_t factor = (uint32_t)(tvm_float_bias(w->to) + power) << w->to.mantissa;
-    reg scale = tvm_constant_word(e, factor * 0x10001u);
-    reg zero = bf16 ? tvm_constant_word(e, 0x80008000) : (reg){""};
     element_writer writer;
     if (!begin(e, w, &writer)) return false;
-    for (uint32_t l = 0; l < w->locals; l += 2) {
-        reg codes = spread_pair(e, w, l, 0), placed = place_fields(e, w, codes), pair = placed;
-        if (power != 0) {
-            pair = tvm_new_r(e);
-            if (bf16)
-                tvm_emit(e, "fma.rn.bf16x2 %s, %s, %s, %s;", pair.name, placed.name, scale.name, zero.name);
-            else
-                tvm_emit(e, "mul.rn.f16x2 %s, %s, %s;", pair.name, placed.name, scale.name);
-        }
-        tvm_write_word(e, &writer, tvm_mend_float_pair(e, w->from, w->to, codes, pair));
-    }
+    for (uint32_t l = 0; l < w->locals; l += 2)
+        tvm_write_word(e, &writer, tvm_linear_float_pair(e, w->source, w->to, l));
     tvm_write_end(e, &writer);
     return true;
 }
 
 /* ---- scales of 8 bits to pairs ---- */
-
-/* The halves of a pair, f16 or bf16, as a pair of the other of these types. */
-static reg other_halves(emitter *e, tvm_dtype from, tvm_dtype to, reg pair) {
-    reg halves[2], wide[2], d = tvm_new_r(e);
-    for (unsigned i = 0; i < 2; i++) halves[i] = tvm_new_h(e);
-    tvm_emit(e, "mov.b32 {%s, %s}, %s;", halves[0].name, halves[1].name, pair.name);
-    for (unsigned i = 0; i < 2; i++) wide[i] = tvm_half_to_f32(e, from, halves[i]);
-    tvm_emit(e, "cvt.rn.%s.f32 %s, %s, %s;", to.exponent == 5 ? "f16x2" : "bf16x2", d.name, wide[1].name,
-             wide[0].name);
-    return d;
-}
 
 /* f8_e4m3 and f8_e5m2: the hardware's converter to f16, which takes two bytes. */
 static const char *refuse_ofp8_pairs(const emitter *e, const void *work) {
@@ -196,22 +126,7 @@ static const char *refuse_ofp8_pairs(const emitter *e, const void *work) {
     bool from_ofp8 =
         tvm_dtype_same(w->from, TVM_FLOAT(8, 4, 3)) || tvm_dtype_same(w->from, TVM_FLOAT(8, 5, 2));
     if (!from_ofp8 || !tvm_is_half(w->to) || w->from_packing != TVM_PACKING_LINEAR) return "";
-    return tvm_target_has(e->k->target, TVM_HAS_CVT_F8) ? NULL : "not on this target";
-}
-
-static bool emit_ofp8_pairs(emitter *e, void *work) {
-    const cast_work *w = work;
-    element_writer writer;
-    if (!begin(e, w, &writer)) return false;
-    for (uint32_t l = 0; l < w->locals; l += 2) {
-        reg both[2], pair = tvm_new_r(e);
-        tvm_read_halves(e, w->source, l / 4, both);
-        tvm_emit(e, "cvt.rn.f16x2.%sx2 %s, %s;", w->from.exponent == 5 ? "e5m2" : "e4m3", pair.name,
-                 both[l / 2 % 2].name);
-        tvm_write_word(e, &writer, w->to.exponent == 5 ? pair : other_halves(e, TVM_F16, w->to, pair));
-    }
-    tvm_write_end(e, &writer);
-    return true;
+    return tvm_converts_ofp8(e, w->from) ? NULL : "not on this target";
 }
 
 /* e8m0: the code where bf16 has the exponent. What is there of 2^-127 is zero, of which the smaller power of
@@ -228,14 +143,14 @@ static bool emit_e8m0_pairs(emitter *e, void *work) {
     element_writer writer;
     if (!begin(e, w, &writer)) return false;
     for (uint32_t l = 0; l < w->locals; l += 2) {
-        reg power = word_op(e, "shl.b32", spread_pair(e, w, l, 0), 7), pair = tvm_new_r(e);
+        reg power = word_op(e, "shl.b32", tvm_spread_pair(e, w->source, l, 0), 7), pair = tvm_new_r(e);
         if (w->to.exponent == 8) { /* f16 has neither */
             reg placed = power;
             power = tvm_new_r(e);
             tvm_emit(e, "max.bf16x2 %s, %s, %s;", power.name, placed.name, least.name);
         }
         tvm_emit(e, "fma.rn.bf16x2 %s, %s, %s, %s;", pair.name, power.name, zero.name, power.name);
-        tvm_write_word(e, &writer, w->to.exponent == 8 ? pair : other_halves(e, TVM_BF16, w->to, pair));
+        tvm_write_word(e, &writer, w->to.exponent == 8 ? pair : tvm_other_halves(e, TVM_BF16, w->to, pair));
     }
     tvm_write_end(e, &writer);
     return true;
@@ -341,7 +256,7 @@ static const candidate candidates[] = {
     {"packed lookup", refuse_lookup, emit_lookup},
     {"packed pairs", refuse_packed, emit_packed},
     {"spliced pairs", refuse_integer_pairs, emit_integer_pairs},
-    {"cvt of f8 pairs", refuse_ofp8_pairs, emit_ofp8_pairs},
+    {"cvt of f8 pairs", refuse_ofp8_pairs, emit_float_pairs},
     {"powers in pairs", refuse_e8m0_pairs, emit_e8m0_pairs},
     {"scaled pairs", refuse_float_pairs, emit_float_pairs},
     {"single elements", NULL, emit_elements},

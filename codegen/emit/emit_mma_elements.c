@@ -4,12 +4,14 @@
 
 #include "compute.h"
 #include "emit_mma_elements.h"
+#include "linear_pairs.h"
 
-/* Elements of the operands, or pairs of them, in registers; sums of c. */
+/* Elements of the operands, or pairs of them, in registers, made when a fragment is first asked for, as
+ * registers for all of them may not be there; sums of c. */
 typedef struct elements {
     emitter *e;
     const mma_operands *o;
-    reg *a, *b, *c;
+    reg *a, *b, *c; /* name[0] == 0: not made */
     uint32_t locals_c;
 } elements;
 
@@ -17,11 +19,8 @@ static uint32_t locals_of(const emitter *e, uint32_t slot) {
     return tvm_layout_locals(tvm_slot_layout(e->k, slot));
 }
 
-static reg *read_all(emitter *e, uint32_t slot) {
-    uint32_t count = locals_of(e, slot);
-    reg *all = calloc(count, sizeof *all);
-    for (uint32_t i = 0; all && i < count; i++) all[i] = tvm_read_element(e, slot, i, false);
-    return all;
+static reg read_element(emitter *e, uint32_t slot, uint32_t i) {
+    return tvm_read_element(e, slot, i, false);
 }
 
 /* The sums of a step: `c` is read by the first alone, whose registers may be those of other tensors. */
@@ -66,18 +65,9 @@ static void multiply_f32(elements *x, const reg *a, const reg *b, uint32_t c, ui
 
 /* ---- f8 through f16 ---- */
 
-/* Each word of four f8 as two words of two f16. */
-static reg *read_halves(emitter *e, uint32_t slot) {
-    uint32_t pairs = locals_of(e, slot) / 2;
-    reg *all = calloc(pairs, sizeof *all);
-    tvm_dtype type = tvm_slot_dtype(e->k, slot);
-    for (uint32_t i = 0; all && i < pairs; i++) {
-        reg half[2];
-        for (unsigned j = 0; j < 2; j++)
-            half[j] = tvm_emit_convert(e, TVM_F16, type, tvm_read_element(e, slot, 2 * i + j, false), true);
-        all[i] = tvm_pack_pair(e, half[0], half[1]);
-    }
-    return all;
+/* A pair of neighbours, of four a word, as f16. */
+static reg read_halves(emitter *e, uint32_t slot, uint32_t i) {
+    return tvm_linear_float_pair(e, slot, TVM_F16, 2 * i);
 }
 
 /* A fragment of 32 steps of k is two of 16, whose steps 2t, 2t + 1 and 2t + 8, 2t + 9 are the fragment's 4t
@@ -113,15 +103,15 @@ static void multiply_to_f16(elements *x, const reg *a, const reg *b, uint32_t c,
 /* What one way takes of the operands: registers of a fragment of a and b, sums of a tile of c. */
 typedef struct way {
     const char *name;
-    reg *(*read)(emitter *e, uint32_t slot);
+    reg (*read)(emitter *e, uint32_t slot, uint32_t i);
     void (*multiply)(elements *x, const reg *a, const reg *b, uint32_t c, uint32_t k);
     unsigned a, b, c, instructions;
 } way;
 
 static const way *find_way(const emitter *e, const mma_operands *o) {
-    static const way quarters = {"mma.sync.m8n8k4.f64", read_all, multiply_quarters, 4, 2, 4, 4},
-                     f64 = {"mma.sync.m16n8k8.f64", read_all, multiply_f64, 4, 2, 4, 1},
-                     f32 = {"fma.rn.f32", read_all, multiply_f32, 1, 1, 1, 1},
+    static const way quarters = {"mma.sync.m8n8k4.f64", read_element, multiply_quarters, 4, 2, 4, 4},
+                     f64 = {"mma.sync.m16n8k8.f64", read_element, multiply_f64, 4, 2, 4, 1},
+                     f32 = {"fma.rn.f32", read_element, multiply_f32, 1, 1, 1, 1},
                      halves = {"mma.sync.m16n8k16.f32.f16 of f8", read_halves, multiply_halves, 8, 4, 4, 2},
                      to_f16 = {"mma.sync.m16n8k16.f32.f16 of f8, rounded to f16",
                                read_halves,
@@ -144,13 +134,22 @@ static const way *find_way(const emitter *e, const mma_operands *o) {
     return tvm_mma_is_mixed(&o->mma) ? &mixed : &halves;
 }
 
+/* Of a tile of an operand, `count` registers. */
+static const reg *fragment(emitter *e, const way *by, uint32_t slot, reg *all, uint32_t tile,
+                           unsigned count) {
+    reg *first = all + tile * count;
+    for (unsigned i = 0; i < count && !first[i].name[0]; i++) first[i] = by->read(e, slot, tile * count + i);
+    return first;
+}
+
 static void multiply_all(elements *x, const way *by) {
     const tvm_mma_plan *plan = &x->o->plan;
     for (uint32_t k = 0; k < plan->tiles_k; k++)
         for (uint32_t c = 0; c < plan->tiles_c; c++) {
             uint32_t tile_a, tile_b;
             tvm_mma_tile(plan, c, k, &tile_a, &tile_b);
-            by->multiply(x, x->a + tile_a * by->a, x->b + tile_b * by->b, c * by->c, k);
+            const reg *a = fragment(x->e, by, x->o->a, x->a, tile_a, by->a);
+            by->multiply(x, a, fragment(x->e, by, x->o->b, x->b, tile_b, by->b), c * by->c, k);
         }
 }
 
@@ -165,10 +164,11 @@ static bool write_sums(elements *x, uint32_t slot) {
 tvm_status tvm_emit_mma_elements(emitter *e, const tvm_insn *insn, const mma_operands *o) {
     const way *by = find_way(e, o);
     elements x = {.e = e, .o = o, .locals_c = locals_of(e, o->mma.c)};
-    x.a = by->read(e, o->a);
-    x.b = by->read(e, o->b);
-    x.c = read_all(e, o->mma.c);
+    x.a = calloc(locals_of(e, o->a), sizeof *x.a);
+    x.b = calloc(locals_of(e, o->b), sizeof *x.b);
+    x.c = calloc(x.locals_c, sizeof *x.c);
     bool good = x.a && x.b && x.c;
+    for (uint32_t i = 0; good && i < x.locals_c; i++) x.c[i] = read_element(e, o->mma.c, i);
     if (good) multiply_all(&x, by);
     good = good && write_sums(&x, insn->result);
     free(x.a);

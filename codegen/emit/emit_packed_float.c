@@ -40,6 +40,17 @@ reg tvm_mend_float_pair(emitter *e, tvm_dtype from, tvm_dtype to, reg codes, reg
     return d;
 }
 
+bool tvm_float_nan_carries(tvm_dtype from, tvm_dtype to) {
+    return tvm_float_has_nan(from) && !tvm_float_has_infinity(from) && to.exponent == from.exponent + 1;
+}
+
+reg tvm_carry_float_nan(emitter *e, tvm_dtype from, reg placed, unsigned low) {
+    uint32_t above = (1u << (low + from.bits - 1)) * 0x10001u;
+    reg carried = word_op(e, "add.u32", placed, (1u << low) * 0x10001u), d = tvm_new_r(e);
+    tvm_emit(e, "lop3.b32 %s, %s, 0x%08x, %s, 0xea;", d.name, carried.name, (unsigned)above, placed.name);
+    return d;
+}
+
 /* ---- the factor ---- */
 
 static reg multiply_by(emitter *e, tvm_dtype type, reg pair, double factor) {
@@ -63,8 +74,7 @@ static uint32_t field_mask(tvm_dtype type, unsigned low) {
     return (((1u << (type.bits - 1)) - 1) << low) * 0x10001u;
 }
 
-/* Signs in their places, the rest moved from bit `from` of each half to bit `to`. */
-static reg place(emitter *e, tvm_dtype type, reg view, unsigned from, unsigned to) {
+reg tvm_place_float_fields(emitter *e, tvm_dtype type, reg view, unsigned from, unsigned to) {
     if (from == to) return word_op(e, "and.b32", view, field_mask(type, to) | SIGNS);
     bool up = from < to;
     reg moved = word_op(e, up ? "shl.b32" : "shr.u32", view, up ? to - from : from - to), d = tvm_new_r(e);
@@ -81,7 +91,7 @@ static reg halves_pair(block_views *v, const packed_cast *c, unsigned pair) {
     unsigned low = tvm_pair_low(c->from),
              left = tvm_packed_in_place(c->from, c->to) ? low : (unsigned)(c->to.mantissa - c->from.mantissa);
     reg view = tvm_moved_view(v, 0, field->view, (int)field->offset);
-    reg placed = place(e, c->from, view, low, left), d;
+    reg placed = tvm_place_float_fields(e, c->from, view, low, left), d;
     if (!tvm_float_pair_needs_mending(c->from, c->to)) return multiply(e, c, placed);
     if (!tvm_target_has(e->k->target, TVM_HAS_MIN_XORSIGN)) {
         reg codes = word_op(e, "shr.u32", placed, left);
@@ -116,9 +126,13 @@ static reg converted_pair(block_views *v, const packed_cast *c, const tvm_pair_f
 static reg bytes_pair(block_views *v, const packed_cast *c, const tvm_pair_field *field) {
     emitter *e = v->e;
     reg view = tvm_block_view(v, field->view), halves = tvm_new_r(e), codes = halves;
-    unsigned low = (c->from.exponent == 5 ? 10u : 11u) - c->from.mantissa;
+    unsigned low = (c->from.exponent == 5 ? 10u : 11u) - c->from.mantissa,
+             left = (unsigned)(c->to.mantissa - c->from.mantissa);
     tvm_emit(e, "prmt.b32 %s, %s, 0, 0x%x;", halves.name, view.name, field->offset ? 0x1404u : 0x3424u);
-    reg d = multiply(e, c, place(e, c->from, halves, low, (unsigned)(c->to.mantissa - c->from.mantissa)));
+    reg placed = tvm_place_float_fields(e, c->from, halves, low, left);
+    if (tvm_float_nan_carries(c->from, c->to))
+        return multiply(e, c, tvm_carry_float_nan(e, c->from, placed, left));
+    reg d = multiply(e, c, placed);
     if (tvm_float_pair_needs_mending(c->from, c->to)) codes = word_op(e, "shr.u32", halves, 8);
     return tvm_mend_float_pair(e, c->from, c->to, codes, d);
 }

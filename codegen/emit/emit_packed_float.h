@@ -11,4 +11,13 @@ reg tvm_float_pair(block_views *v, const packed_cast *c, unsigned pair);
  * the low ends of the two halves, other bits zero. */
 reg tvm_mend_float_pair(emitter *e, tvm_dtype from, tvm_dtype to, reg codes, reg pair);
 
+/* Signs stay in their places, exponent and mantissa move from bit `from` of each half to bit `to`. */
+reg tvm_place_float_fields(emitter *e, tvm_dtype type, reg view, unsigned from, unsigned to);
+
+/* Is the type's only NaN the code of all ones, below the highest bit of the exponent of `to`? Then what it
+ * lacks to be NaN there, before the multiplication by the power of two between the biases, is that bit, and
+ * it alone carries into it where one is added: `placed` with fields from bit `low` on, with that bit. */
+bool tvm_float_nan_carries(tvm_dtype from, tvm_dtype to);
+reg tvm_carry_float_nan(emitter *e, tvm_dtype from, reg placed, unsigned low);
+
 #endif
