@@ -305,9 +305,26 @@ tvm_status tvm_emit_CONTINUE(emitter *e, const tvm_insn *insn) {
 
 /* ---- if ---- */
 
+/* What stands in no loop, or in one that has loops, is run so much less often than these that what it alone
+ * computes is not worth a register in them. */
+static bool is_outside(const emitter *e) {
+    const loop_frame *loop = tvm_innermost_loop(e);
+    if (!loop) return true;
+    for (uint32_t i = loop->insn + 1; i < e->k->kernel->insns[loop->insn].match; i++) {
+        const tvm_insn *insn = &e->k->kernel->insns[i];
+        known_loop known;
+        if (insn->op == TVM_OP_WHILE || (insn->op == TVM_OP_FOR && !tvm_loop_known(e->k, insn, &known)))
+            return true;
+    }
+    return false;
+}
+
 static tvm_status emit_part(emitter *e, uint32_t test, bool holds, uint32_t first, uint32_t last) {
     unsigned mark = tvm_fact_enter(e->k, test, holds, first, last);
+    bool is_section = is_outside(e);
+    if (is_section) tvm_enter_section(e);
     tvm_status status = tvm_emit_range(e, first, last);
+    if (is_section) tvm_leave_section(e);
     tvm_fact_leave(e->k, mark);
     return status;
 }

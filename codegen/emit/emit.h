@@ -198,10 +198,14 @@ reg tvm_thread_id(emitter *e); /* of the team: tid.x less the threads of the war
 /* Branches to the label in all warps of the team but the first, of which it elects a thread: a predicate. */
 reg tvm_emit_elect(emitter *e, uint32_t label);
 
-/* Values computed once, at kernel entry: `format` is one PTX instruction whose destination is written `$`; an
- * equal one emitted before is shared. reg_class: 'r' .b32, 'd' .b64, 'p' .pred. */
+/* Values computed once, at the beginning of the section (hoist.h) that asks for them, or of the kernel:
+ * `format` is one PTX instruction whose destination is written `$`; an equal one that was computed there or
+ * in a section around it is shared. reg_class: 'r' .b32, 'd' .b64, 'p' .pred. */
 reg tvm_pure(emitter *e, char reg_class, const char *format, ...) __attribute__((format(printf, 3, 4)));
-/* Arithmetic of words below 2^31 by constants, at kernel entry. */
+/* The same at kernel entry, whichever section asks. */
+reg tvm_pure_at_entry(emitter *e, char reg_class, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* Arithmetic of words below 2^31 by constants, as tvm_pure. */
 reg tvm_pure_divide(emitter *e, reg value, uint32_t by);
 reg tvm_pure_modulo(emitter *e, reg value, uint32_t by);
 reg tvm_pure_scale(emitter *e, reg value, uint32_t by);

@@ -73,11 +73,11 @@ static bool plan_part(emitter *e, const bulk_operands *o, const block_group *gro
  * fetched at kernel entry. */
 static reg map_address(emitter *e, uint32_t row) {
     uint32_t before = e->next_rd;
-    reg param = tvm_pure(e, 'd', "mov.b64 $, param_%u;", row);
-    reg address = tvm_pure(e, 'd', "cvta.param.u64 $, %s;", param.name);
+    reg param = tvm_pure_at_entry(e, 'd', "mov.b64 $, param_%u;", row);
+    reg address = tvm_pure_at_entry(e, 'd', "cvta.param.u64 $, %s;", param.name);
     bool is_new = e->next_rd != before;
-    reg thread = tvm_pure(e, 'r', "mov.u32 $, %%tid.x;");
-    reg first = tvm_pure(e, 'p', "setp.eq.u32 $, %s, 0;", thread.name);
+    reg thread = tvm_pure_at_entry(e, 'r', "mov.u32 $, %%tid.x;");
+    reg first = tvm_pure_at_entry(e, 'p', "setp.eq.u32 $, %s, 0;", thread.name);
     if (is_new) tvm_emit_prologue(e, "@%s prefetch.tensormap [%s];", first.name, address.name);
     return address;
 }

@@ -4,6 +4,7 @@
 #include "kernel.h"
 #include "emit_drain.h"
 #include "emit.h"
+#include "hoist.h"
 #include "scratch.h"
 #include "target.h"
 #include "wgmma_wait.h"
@@ -121,11 +122,13 @@ tvm_status tvm_emit_ROLE(emitter *e, const tvm_insn *insn) {
     if (change && !whole) change_registers(e, &role, change);
     keep_out(e, role.first, role.end, behind);
     if (change && whole) tvm_emit(e, "%s %u;", change, (unsigned)role.registers);
+    tvm_enter_section(e);
     set_team(e, insn, &role);
     set_index(e, insn);
     tvm_scratch_join(e);
     tvm_status status = tvm_emit_range(e, number + 1, insn->match);
     tvm_wgmma_drain(e);
+    tvm_leave_section(e);
     if (is_last(e, insn, &role)) tvm_emit_block_exit(e, "ret");
     tvm_text_add(&e->body, "$L%u:\n", behind);
     tvm_fact_forget_assigned(e->k, number, insn->match);

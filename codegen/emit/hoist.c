@@ -1,5 +1,5 @@
-/* What is computed once: at kernel entry, or before a loop. An instruction whose operands are such values is
- * kept as text, so that an equal one shares its register. */
+/* What is computed once: at the beginning of a section, the kernel's at last, or before a loop. An
+ * instruction whose operands are such values is kept as text, so that an equal one shares its register. */
 #include "hoist.h"
 
 #include <stdarg.h>
@@ -58,6 +58,10 @@ static pure_entry *remember(hoisting *h, uint32_t scope, const char *string) {
     return entry;
 }
 
+static bool is_known(const hoisting *h, uint32_t scope, const char *string) {
+    return h->pure_capacity && pure_find(h->pure, h->pure_capacity, string, scope)->text;
+}
+
 /* The instruction's value; added to *out where it is new. */
 static reg compute_once(emitter *e, tvm_text *out, uint32_t scope, char reg_class, const char *string) {
     pure_entry *entry = remember(e->hoist, scope, string);
@@ -73,13 +77,52 @@ static reg compute_once(emitter *e, tvm_text *out, uint32_t scope, char reg_clas
     return entry->value;
 }
 
+static reg at_entry(emitter *e, char reg_class, const char *string) {
+    return compute_once(e, e->values.in_prologue ? &e->body : &e->prologue, 0, reg_class, string);
+}
+
 reg tvm_pure(emitter *e, char reg_class, const char *format, ...) {
+    hoisting *h = e->hoist;
     char string[192];
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(string, sizeof string, format, arguments);
     va_end(arguments);
-    return compute_once(e, e->values.in_prologue ? &e->body : &e->prologue, 0, reg_class, string);
+    if (e->values.in_prologue || is_known(h, 0, string)) return at_entry(e, reg_class, string);
+    for (unsigned i = 0; i < h->section_count; i++) {
+        section_frame *section = &h->sections[i];
+        if (i + 1 == h->section_count || is_known(h, section->scope, string))
+            return compute_once(e, &section->beginning, section->scope, reg_class, string);
+    }
+    return at_entry(e, reg_class, string);
+}
+
+reg tvm_pure_at_entry(emitter *e, char reg_class, const char *format, ...) {
+    char string[192];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(string, sizeof string, format, arguments);
+    va_end(arguments);
+    return at_entry(e, reg_class, string);
+}
+
+/* ---- sections ---- */
+
+void tvm_enter_section(emitter *e) {
+    hoisting *h = e->hoist;
+    h->sections[h->section_count++] =
+        (section_frame){.scope = ++h->scopes, .loops = h->loop_count, .before = e->body};
+    e->body = (tvm_text){0};
+}
+
+void tvm_leave_section(emitter *e) {
+    section_frame *section = &e->hoist->sections[--e->hoist->section_count];
+    tvm_text inside = e->body;
+    e->body = section->before;
+    tvm_text_append(&e->body, &section->beginning);
+    tvm_text_append(&e->body, &inside);
+    tvm_text_free(&section->beginning);
+    tvm_text_free(&inside);
 }
 
 /* ---- before a loop ---- */
@@ -105,8 +148,10 @@ void tvm_leave_loop(emitter *e) {
 }
 
 loop_frame *tvm_innermost_loop(const emitter *e) {
-    for (unsigned i = e->hoist->loop_count; i-- > 0;)
-        if (!e->hoist->loops[i].is_unrolled) return &e->hoist->loops[i];
+    hoisting *h = e->hoist;
+    unsigned around = h->section_count ? h->sections[h->section_count - 1].loops : 0;
+    for (unsigned i = h->loop_count; i-- > around;)
+        if (!h->loops[i].is_unrolled) return &h->loops[i];
     return NULL;
 }
 
