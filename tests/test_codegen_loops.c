@@ -110,13 +110,15 @@ START_TEST(what_a_loop_leaves_alone_is_computed_before_it) {
 END_TEST
 
 /* A thread's place among sixteen, which the branch alone asks for, is computed behind the loop before it, and
- * what its own loop asks for before that one. */
+ * before the branch's own. */
 START_TEST(what_a_branch_alone_needs_is_computed_in_it) {
-    char *ptx = translate("for %i = 0 to m\nfor %j = 0 to n step 32\n" LOAD(
-        "%r", "%j") "end\n"
-                    "if %i == 3\nfor %k = 0 to n\n"
-                    "store-global wide[%k, 0], "
-                    "cast(iota(i32[2, 64], axis 1, layout spatial(2, 16).local(1, 4)), f32)\nend\nend\nend");
+    static const char body[] =
+        "%w = alloc-register f32[2, 64], spatial(2, 16).local(1, 4), init 1.0\n"
+        "for %i = 0 to m\n"
+        "for %j = 0 to n step 32\n" LOAD(
+            "%r", "%j") "end\n"
+                        "if %i == 3\nfor %k = 0 to n\nstore-global wide[%k, 0], %w\nend\nend\nend";
+    char *ptx = translate(body);
     const char *place = strstr(ptx, ", 15;"), *load = strstr(ptx, "ld.global"),
                *store = strstr(ptx, "st.global");
     ck_assert_ptr_nonnull(place);

@@ -30,6 +30,7 @@ typedef struct loop_frame {
 typedef struct section_frame {
     uint32_t scope;
     unsigned loops; /* around it */
+    bool looped;    /* hoisting.looped, of what is around it */
     tvm_text before, beginning;
 } section_frame;
 
@@ -40,6 +41,7 @@ typedef struct hoisting {
     unsigned loop_count;
     section_frame sections[TVM_MAX_DEPTH + 1];
     unsigned section_count;
+    bool looped;     /* a loop has been emitted in the section */
     uint32_t scopes; /* loops and sections begun */
 } hoisting;
 
