@@ -109,26 +109,6 @@ START_TEST(what_a_loop_leaves_alone_is_computed_before_it) {
 }
 END_TEST
 
-/* A thread's place among sixteen, which the branch alone asks for, is computed behind the loop before it, and
- * before the branch's own. */
-START_TEST(what_a_branch_alone_needs_is_computed_in_it) {
-    static const char body[] =
-        "%w = alloc-register f32[2, 64], spatial(2, 16).local(1, 4), init 1.0\n"
-        "for %i = 0 to m\n"
-        "for %j = 0 to n step 32\n" LOAD(
-            "%r", "%j") "end\n"
-                        "if %i == 3\nfor %k = 0 to n\nstore-global wide[%k, 0], %w\nend\nend\nend";
-    char *ptx = translate(body);
-    const char *place = strstr(ptx, ", 15;"), *load = strstr(ptx, "ld.global"),
-               *store = strstr(ptx, "st.global");
-    ck_assert_ptr_nonnull(place);
-    ck_assert_msg(load < place && place < store, "not between load and store:\n%s", ptx);
-    const char *label = strstr(place, "\n$L");
-    ck_assert_msg(label != NULL && label < store, "in the loop:\n%s", ptx);
-    free(ptx);
-}
-END_TEST
-
 /* The instruction has 13 bits less one for a constant: more would be added in each thread and turn. */
 START_TEST(constants_of_copies_are_small) {
     char *ptx =
@@ -196,7 +176,6 @@ int main(void) {
     Suite *suite = suite_create("codegen loops");
     TCase *tests = tcase_create("all");
     tcase_add_loop_test(tests, what_a_loop_leaves_alone_is_computed_before_it, 0, sizeof rows / sizeof *rows);
-    tcase_add_test(tests, what_a_branch_alone_needs_is_computed_in_it);
     tcase_add_test(tests, constants_of_copies_are_small);
     tcase_add_loop_test(tests, what_cannot_be_proved_traps_and_nothing_else, 0,
                         sizeof proofs / sizeof *proofs);

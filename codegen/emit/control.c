@@ -305,31 +305,9 @@ tvm_status tvm_emit_CONTINUE(emitter *e, const tvm_insn *insn) {
 
 /* ---- if ---- */
 
-/* A part of an `if` is a section where a loop stands before it, which else has to keep in registers what the
- * part alone needs; but in an innermost loop, each turn of which would compute it. */
-static bool parts_are_sections(const emitter *e) {
-    const loop_frame *loop = tvm_innermost_loop(e);
-    if (!e->hoist->looped || !loop) return e->hoist->looped;
-    for (uint32_t i = loop->insn + 1; i < e->k->kernel->insns[loop->insn].match; i++) {
-        const tvm_insn *insn = &e->k->kernel->insns[i];
-        known_loop known;
-        if (insn->op == TVM_OP_WHILE || (insn->op == TVM_OP_FOR && !tvm_loop_known(e->k, insn, &known)))
-            return true;
-    }
-    return false;
-}
-
-typedef struct if_part {
-    uint32_t test;
-    bool holds, is_section;
-    uint32_t first, last;
-} if_part;
-
-static tvm_status emit_part(emitter *e, if_part part) {
-    unsigned mark = tvm_fact_enter(e->k, part.test, part.holds, part.first, part.last);
-    if (part.is_section) tvm_enter_section(e);
-    tvm_status status = tvm_emit_range(e, part.first, part.last);
-    if (part.is_section) tvm_leave_section(e);
+static tvm_status emit_part(emitter *e, uint32_t test, bool holds, uint32_t first, uint32_t last) {
+    unsigned mark = tvm_fact_enter(e->k, test, holds, first, last);
+    tvm_status status = tvm_emit_range(e, first, last);
     tvm_fact_leave(e->k, mark);
     return status;
 }
@@ -359,16 +337,15 @@ tvm_status tvm_emit_IF(emitter *e, const tvm_insn *insn) {
     uint32_t else_label = tvm_new_label(e), end_label = has_else ? tvm_new_label(e) : else_label;
     reg p = emit_test(e, test);
     tvm_emit(e, "@!%s bra.uni $L%u;", p.name, else_label);
-    bool sections = parts_are_sections(e);
     wait_set before = tvm_waits(e);
-    status = emit_part(e, (if_part){test, true, sections, number + 1, insn->match});
+    status = emit_part(e, test, true, number + 1, insn->match);
     tvm_fact_forget_assigned(e->k, number + 1, insn->match);
     if (has_else && status == TVM_OK) {
         tvm_emit(e, "bra.uni $L%u;", end_label);
         tvm_text_add(&e->body, "$L%u:\n", else_label);
         before = tvm_waits_enter(e, before);
         tvm_scratch_join(e);
-        status = emit_part(e, (if_part){test, false, sections, insn->match + 1, end});
+        status = emit_part(e, test, false, insn->match + 1, end);
         tvm_fact_forget_assigned(e->k, insn->match + 1, end);
     }
     tvm_waits_meet(e, &before);

@@ -111,9 +111,8 @@ reg tvm_pure_at_entry(emitter *e, char reg_class, const char *format, ...) {
 void tvm_enter_section(emitter *e) {
     hoisting *h = e->hoist;
     h->sections[h->section_count++] =
-        (section_frame){.scope = ++h->scopes, .loops = h->loop_count, .looped = h->looped, .before = e->body};
+        (section_frame){.scope = ++h->scopes, .loops = h->loop_count, .before = e->body};
     e->body = (tvm_text){0};
-    h->looped = false;
 }
 
 void tvm_leave_section(emitter *e) {
@@ -122,7 +121,6 @@ void tvm_leave_section(emitter *e) {
     e->body = section->before;
     tvm_text_append(&e->body, &section->beginning);
     tvm_text_append(&e->body, &inside);
-    if (section->looped) e->hoist->looped = true;
     tvm_text_free(&section->beginning);
     tvm_text_free(&inside);
 }
@@ -145,7 +143,6 @@ void tvm_leave_loop(emitter *e) {
     e->body = frame->before;
     tvm_text_append(&e->body, &frame->preheader);
     tvm_text_append(&e->body, &inside);
-    if (!frame->is_unrolled) e->hoist->looped = true;
     tvm_text_free(&frame->preheader);
     tvm_text_free(&inside);
 }

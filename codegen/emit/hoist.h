@@ -25,12 +25,11 @@ typedef struct loop_frame {
     tvm_text preheader;             /* what is computed once, right before it */
 } loop_frame;
 
-/* A section that is being emitted, a role or a part of an `if`: at its beginning is computed what is asked
- * for in it first. Others, which may be short of registers, do not hold it. */
+/* A section that is being emitted, a role: at its beginning is computed what is asked for in it first.
+ * Others, which may be short of registers, do not hold it. */
 typedef struct section_frame {
     uint32_t scope;
     unsigned loops; /* around it */
-    bool looped;    /* hoisting.looped, of what is around it */
     tvm_text before, beginning;
 } section_frame;
 
@@ -41,7 +40,6 @@ typedef struct hoisting {
     unsigned loop_count;
     section_frame sections[TVM_MAX_DEPTH + 1];
     unsigned section_count;
-    bool looped;     /* a loop has been emitted in the section */
     uint32_t scopes; /* loops and sections begun */
 } hoisting;
 
