@@ -128,7 +128,8 @@ def row_of(variants, name, bits):
     """A variant's row in numbers, for weights of so many bits in groups of 128 and otherwise default options."""
     fields, pairs = variants[name], bits in (4, 8)
     known = {"ONCE": "once", "STAY": "stay", "CUT": "cut", "MAY_STAY": "stay" if pairs else "once",
-             "STREAM_BK": 128 if bits <= 5 else 64, "OWN": 128 if bits == 2 else 64}  # fmt: skip
+             "STREAM_BK": 128 if bits <= 5 else 64, "OWN": 128 if bits == 2 else 64,
+             "WM128": 2 if bits in (2, 4, 8) else 4}  # fmt: skip
     row = {key: known[field] if field in known else int(field) for key, field in fields.items()
            if field in known or field.isdigit()}  # fmt: skip
     return SimpleNamespace(engine={"cut": "STREAM", None: "MMA"}.get(row.get("WALK"), "CLUSTER"), **row)
@@ -193,7 +194,7 @@ def mma_time(f, c, div, top, pick):
 TIMES = {"CLUSTER": cluster_time, "STREAM": stream_time, "MMA": mma_time}
 
 
-def cluster_sizes(v, bits, m, n, k, places):
+def cluster_sizes(v, bits, m, n, k, unit, places):
     f = SimpleNamespace(bm=v.BM, bn=v.BN, area=v.BM * v.BN, blocks=v.BLOCKS, bits=bits)
     f.bytes, steps, f.stays = 256 * v.BM + 16 * bits * v.BN, cdiv(k, 128), v.WALK == "stay"
     f.stages = min(6, (226 * 1024 - (0 if v.TN == 64 else v.BM * (v.BN + 4) * 4)) // f.bytes)
@@ -204,7 +205,7 @@ def cluster_sizes(v, bits, m, n, k, places):
     return f
 
 
-def stream_sizes(v, bits, m, n, k, places):
+def stream_sizes(v, bits, m, n, k, unit, places):
     f = SimpleNamespace(bm=v.BM, bn=v.BN, area=v.BM * v.BN, blocks=v.BLOCKS, bits=bits)
     f.bytes, f.steps, f.stages_of_step = 2 * v.BK * v.BM + bits * v.BK // 8 * f.bn, cdiv(k, 128), 128 // v.BK
     f.stages = min(6, (226 * 1024 - (min(v.BM, 128) * f.bn * 2 if v.TN == 64 else 0)) // f.bytes)
@@ -214,15 +215,20 @@ def stream_sizes(v, bits, m, n, k, places):
     return f
 
 
-def mma_sizes(v, bits, m, n, k, places):
+def mma_sizes(v, bits, m, n, k, unit, places):
+    """With wgmma rows of tiles come one after the other; without it each has its share of the multiprocessors, or a
+    block has one tile."""
     f = SimpleNamespace(bm=v.BM, bn=64 * v.NG * v.WN, bk=v.WK * 128, resident=v.RESIDENT, copies=v.WM,
                         bits=bits)  # fmt: skip
     f.area, f.units = f.bm * f.bn, f.bn * f.bk // 8192
-    tiles, steps, blocks = cdiv(n, f.bn), cdiv(k, f.bk), places * v.RESIDENT
-    rounds, part = cdiv(tiles, blocks), cdiv(tiles * steps, blocks)
-    is_whole = rounds * blocks * 16 <= tiles * 17
-    f.turns, f.row_tiles = rounds * steps if is_whole else part, cdiv(m, v.BM)
-    f.parts = 0 if is_whole else blocks // tiles + 1
+    tiles, steps, all_blocks, row_tiles = cdiv(n, f.bn), cdiv(k, f.bk), places * v.RESIDENT, cdiv(m, v.BM)
+    heights, f.row_tiles = (1, row_tiles) if unit == "wgmma" else (row_tiles, 1)
+    blocks, waves = max(all_blocks // heights, 1), cdiv(heights, all_blocks)
+    rounds, part = cdiv(tiles, blocks), waves * cdiv(tiles * steps, blocks)
+    singles = cdiv(tiles * heights, all_blocks) * steps
+    is_whole, is_single = rounds * blocks * 16 <= tiles * 17, heights > 1 and singles * 17 <= part * 16
+    f.turns = singles if is_single else waves * rounds * steps if is_whole else part
+    f.parts = 0 if is_single or is_whole else blocks // tiles + 1
     return f
 
 
@@ -233,10 +239,18 @@ def kind_of(type_name, bits):
     return 3 if type_name[0] == "f" else 2 if bits == 8 else 1 if bits == 3 or bits > 4 else 0
 
 
-def candidates(variants, point, places, more=False, newer=False):
+def is_served(v, unit, m, k):
+    if v.engine != "MMA":
+        return unit == "wgmma" and m > 16 and (v.engine != "STREAM" or k % 64 == 0)
+    if unit == "wgmma":  # those for other targets serve few rows alone
+        return (m <= 16 if v.BM <= 16 else 16 < m <= 64) and (v.KB == 228 or v.KB == 100 and v.BM <= 16)
+    return v.KB < 228 and (v.BM <= 16 or m > 16)
+
+
+def candidates(variants, point, unit, places, more=False, newer=False):
     """(name, engine, sizes) of the variants that the entry has cases for at these sizes; more: of tiles half of whose
-    rows would be none of A, too, which are measured, but not asked for their time; newer: of those, too, that came after
-    the point was measured, which have the condition of one that was."""
+    rows would be none of A, too, which are measured, but not asked for their time; newer: of those, too, that came
+    after the point was measured, which have the condition of one that was."""
     type_name, m, n, k, _, times = point
     bits = int(re.search(r"\d+", type_name)[0])
     conditions = {variants[name]["if"] for name in times if name in variants}
@@ -244,26 +258,22 @@ def candidates(variants, point, places, more=False, newer=False):
         if name not in times and not (newer and variants[name]["if"] in conditions):
             continue
         v = row_of(variants, name, bits)
-        if v.engine == "MMA" and v.KB < 228 and (v.KB > 100 or v.BM > 16):
-            continue  # of targets without wgmma
-        if v.engine == "MMA" and not (m <= 16 if v.BM <= 16 else 16 < m <= 64):
+        if not is_served(v, unit, m, k):
             continue
-        if v.engine != "MMA" and (m <= 16 or v.engine == "STREAM" and k % 64):
+        if v.engine != "MMA" and v.BM >= 128 and m <= 64 and not more:
             continue
-        if v.BM >= 128 and m <= 64 and not more:
-            continue
-        f = SIZES[v.engine](v, bits, m, n, k, places)
+        f = SIZES[v.engine](v, bits, m, n, k, unit, places)
         f.kind = kind_of(type_name, bits)
         yield name, v.engine, f
 
 
-def choose(variants, point, constants, places, newer=False):
+def choose(variants, point, constants, unit, places, newer=False):
     """The variant that the entry takes: of equals the first of the tables. newer: as of candidates."""
     order = {"CLUSTER": 0, "STREAM": 1, "MMA": 2}
     place = {name: index for index, name in enumerate(variants)}
     whole = (lambda a, b: a // b, max, lambda condition, a, b: a if condition else b)
     costs = [(TIMES[engine](f, constants, *whole), order[engine], place[name], name)
-             for name, engine, f in candidates(variants, point, places, newer=newer)]  # fmt: skip
+             for name, engine, f in candidates(variants, point, unit, places, newer=newer)]  # fmt: skip
     return min(costs)[3]
 
 
@@ -273,14 +283,14 @@ def choose(variants, point, constants, places, newer=False):
 class Measured:
     """The points as arrays: for each engine the sizes of all variants of all points, of those that are not far off."""
 
-    def __init__(self, points, variants, places, farthest):
+    def __init__(self, points, variants, unit, places, farthest):
         import numpy as np
 
         self.np, self.engines, self.count = np, {}, len(points)
         rows = []
         for index, point in enumerate(points):
             best = min(point[5].values())
-            for name, engine, f in candidates(variants, point, places, more=True):
+            for name, engine, f in candidates(variants, point, unit, places, more=True):
                 over = point[5][name] / best
                 if over <= farthest:
                     rows.append((engine, index, point[5][name], over, f))
@@ -289,6 +299,8 @@ class Measured:
         self.time, self.over = np.array([row[2] * 1e6 for row in rows]), np.array([row[3] for row in rows])
         for engine in TIMES:
             of = [row[4] for row in rows if row[0] == engine]
+            if not of:
+                continue
             columns = {key: np.array([getattr(f, key) for f in of]) for key in vars(of[0])}
             self.engines[engine] = SimpleNamespace(**columns)
         self.weight = np.exp(-2.5 * np.minimum(self.over - 1, 2))  # a variant that is far from the best matters less
@@ -300,7 +312,7 @@ class Measured:
     def times(self, constants):
         np = self.np
         parts = [TIMES[engine](self.engines[engine], constants, np.true_divide, np.maximum, np.where)
-                 for engine in sorted(TIMES)]  # fmt: skip
+                 for engine in sorted(self.engines)]  # fmt: skip
         return np.concatenate(parts)
 
     def errors(self, constants):
@@ -349,10 +361,12 @@ def read_costs(file):
     """{device: (what multiplies tiles, multiprocessors, constants)} of those that were measured."""
     devices = {}
     text = re.sub(r",\n +", ", ", file.read_text()) if file.exists() else ""  # a row may be several lines
+    columns = re.search(r"^\.table DEVICES\(WGMMA, TCGEN05, (.*)\)$", text, re.MULTILINE)
+    names = columns[1].split(", ") if columns else []
     measured = re.compile(r"^; (\w+): (\d+) multiprocessors\n +\w+: +(\w+, \w+), (.*)", re.MULTILINE)
     units = {flags(unit): unit for unit in CONDITIONS}
     for name, places, unit, row in measured.findall(text):
-        devices[name] = (units[unit], int(places), dict(zip(CONSTANTS, map(int, row.split(",")))))
+        devices[name] = (units[unit], int(places), dict(zip(names, map(int, row.split(",")))))
     return devices
 
 
@@ -391,10 +405,10 @@ def values(constants):
 # ---- what is said ----
 
 
-def report(name, points, variants, constants, places, worst):
+def report(name, points, variants, constants, device, worst):
     by_type = {}
     for point in points:
-        best, taken = min(point[5].values()), choose(variants, point, constants, places)
+        best, taken = min(point[5].values()), choose(variants, point, constants, *device[1:])
         entry = point[5].get(point[4], best) / best
         by_type.setdefault(point[0], []).append((point, taken, point[5][taken] / best, entry))
     for type_name, lines in by_type.items():
@@ -427,13 +441,14 @@ def main():
         if device is None:
             parser.error(f"{options.fit[0]} has no line '# device: NAME, target N, N multiprocessors'")
         before = read_costs(options.write).get(options.name) if options.write else None
-        constants = fit(Measured(points, variants, device[2], 1.6), options.attempts, before and before[2])
+        known = before[2] if before and before[2].keys() == CONSTANTS.keys() else None  # of these formulas
+        constants = fit(Measured(points, variants, *device[1:], 1.6), options.attempts, known)
         for name, value in constants.items():
             print(f"{name:16} {value:9}  {CONSTANTS[name][1]}")
         if options.write:
             devices = read_costs(options.write) | {options.name: (*device[1:], constants)}
             write_costs(options.write, devices, "bench/fit.py " + " ".join(sys.argv[1:]))
-        report("fitted", points, variants, constants, device[2], options.worst)
+        report("fitted", points, variants, constants, device, options.worst)
     elif device is None:
         parser.error("no points, or no line that names the device")
     elif options.device in UNMEASURED:
@@ -445,9 +460,9 @@ def main():
         constants = measured[0][2]
     if options.choices:
         for point in unseen:
-            print(*point[:4], choose(variants, point, constants, device[2], newer=True))
+            print(*point[:4], choose(variants, point, constants, *device[1:], newer=True))
     elif unseen:
-        report("unseen", unseen, variants, constants, device[2], options.worst)
+        report("unseen", unseen, variants, constants, device, options.worst)
 
 
 if __name__ == "__main__":
