@@ -33,8 +33,9 @@ CONSTANTS = {
     "BRING_BIT": (42e3, "a bit of 128 columns of a step"),
     "BRING_MISSING": (4.5e3, "a row that the tile has, but A has not"),
     "SHARED": (250, "16 KB by way of the L2 cache, which all multiprocessors share"),
-    "WAVE": (1.5e6, "the beginning and end of a tile, but of blocks that stay for all waves of the first one"),
+    "WAVE": (1.5e6, "the beginning and end of a tile, but of blocks that stay of the first one alone"),
     "WAVE_TILE": (2e6, "more, for each 128 x 128 of a tile"),
+    "STAY_TILE": (500e3, "the end of each tile but the last of blocks that stay, for each 128 x 128"),
     "EXCHANGE": (1.3e6, "adding up in a cluster, for each tile"),
     "STREAM_TENSOR": (240e3, "as TENSOR, of streams"),
     "STREAM_CONVERT": (1.5e3, "conversion in a stream, in thousandths of that in a cluster"),
@@ -64,7 +65,7 @@ def physical(clock, products, memory):
         "TENSOR": 0.7 * tensor, "CONVERT_WHOLE": 1.5 * lane, "CONVERT_SPLIT": 2 * lane, "CONVERT_8": 1.5 * lane,
         "CONVERT_FLOAT": 2 * lane, "CONVERT_LATE": 0.5 * lane, "LATENCY": 700e3, "BRING_ROW": 128 * 256 * line / 4,
         "BRING_BIT": 128 * 16 * line, "BRING_MISSING": 256 * line, "SHARED": 0, "WAVE": 1.4e6,
-        "WAVE_TILE": 128 * 128 * 2 * line, "EXCHANGE": 1.2e6,
+        "WAVE_TILE": 128 * 128 * 2 * line, "STAY_TILE": 128 * 128 * 2 * line, "EXCHANGE": 1.2e6,
         "STREAM_TENSOR": 0.7 * tensor,
         "STREAM_CONVERT": 500, "STREAM_STEP": 100e3, "STREAM_CUT": 128 * 128 * 8 * line + 1.4e6,
         "MMA_LAUNCH": 1e6, "MMA_STEP": 200e3, "MMA_BIT": 64 * 128 / 8 * 1e3 / memory,
@@ -168,7 +169,8 @@ def cluster_time(f, c, div, top, pick):
     bring = div(f.bm * c["BRING_ROW"] + f.bn * f.bits * c["BRING_BIT"], 128) + f.missing * c["BRING_MISSING"]
     step = top(top(products, div(c["LATENCY"], f.stages - 1)), bring)
     begin = c["WAVE"] + div(f.area * c["WAVE_TILE"], 16384) + pick(f.blocks == 1, 0, c["EXCHANGE"])
-    return f.waves * f.part * step + pick(f.stays, 1, f.waves) * begin + f.all * div(f.bytes * c["SHARED"], 16384)
+    tiles = pick(f.stays, begin + (f.waves - 1) * div(f.area * c["STAY_TILE"], 16384), f.waves * begin)
+    return f.waves * f.part * step + tiles + f.all * div(f.bytes * c["SHARED"], 16384)
 
 
 def stream_time(f, c, div, top, pick):
