@@ -226,9 +226,10 @@ def mma_sizes(v, bits, m, n, k, unit, places):
     tiles, steps, all_blocks, row_tiles = cdiv(n, f.bn), cdiv(k, f.bk), places * v.RESIDENT, cdiv(m, v.BM)
     heights, f.row_tiles = (1, row_tiles) if unit == "wgmma" else (row_tiles, 1)
     blocks, waves = max(all_blocks // heights, 1), cdiv(heights, all_blocks)
-    rounds, part = cdiv(tiles, blocks), waves * cdiv(tiles * steps, blocks)
+    rounds, share = cdiv(tiles, blocks), cdiv(tiles * steps, blocks)
     singles = cdiv(tiles * heights, all_blocks) * steps
-    is_whole, is_single = rounds * blocks * 16 <= tiles * 17, heights > 1 and singles * 17 <= part * 16
+    part, is_whole = waves * share, share == steps or rounds * blocks * 16 <= tiles * 17
+    is_single = heights > 1 and singles * 17 <= part * 16
     f.turns = singles if is_single else waves * rounds * steps if is_whole else part
     f.parts = 0 if is_single or is_whole else blocks // tiles + 1
     return f
