@@ -74,14 +74,19 @@ def physical(clock, products, memory):
     }  # fmt: skip
 
 
-def by_mma(clock, products, memory):
-    """Of a device without wgmma, by the same figures, what its variants take: the shares that code for sm_80 has on an
-    H100 (FIGURES, "Code for sm_80"), whose products by mma.sync are 1270 a clock."""
+#: Shares of what figures say that code for sm_80 takes: on an H200 by a fit of these formulas from 24 rows on (NOTES,
+#: "Choosing a variant"), and on an H100 as found before, for mma.sync beside tcgen05, which leaves it few rows.
+MANY_ROWS = {"BIT": 0.93, "ROW": 0.83, "PRODUCT": 1.06, "CUT": 1.56e6, "CUT_TILE": 4.8}
+FEW_ROWS = {"BIT": 0.57, "ROW": 0.85, "PRODUCT": 0.95, "CUT": 440e3, "CUT_TILE": 6}
+
+
+def by_mma(clock, products, memory, shares):
+    """Of a device without wgmma, by the same figures, what its variants take; an H200's mma.sync has 1270 products."""
     clocks, line = 1e3 / clock, 1e3 / (64 * clock)
     return {
-        "MMA_LAUNCH": 2.9e6, "MMA_STEP": 20 * clocks, "MMA_BIT": 0.57 * 64 * 128 / 8 * 1e3 / memory,
-        "MMA_ROW": 0.85 * 2048 * line, "MMA_PRODUCT": 0.95 * 64 * 128 / products * clocks, "MMA_CUT": 440e3,
-        "MMA_CUT_TILE": 6 * 4096 * 8 * line,
+        "MMA_LAUNCH": 2.9e6, "MMA_STEP": 20 * clocks, "MMA_BIT": shares["BIT"] * 64 * 128 / 8 * 1e3 / memory,
+        "MMA_ROW": shares["ROW"] * 2048 * line, "MMA_PRODUCT": shares["PRODUCT"] * 64 * 128 / products * clocks,
+        "MMA_CUT": shares["CUT"], "MMA_CUT_TILE": shares["CUT_TILE"] * 4096 * 8 * line,
     }  # fmt: skip
 
 
@@ -93,7 +98,7 @@ def by_tcgen05(clock, products, memory):
     clocks = 1e3 / clock
     tensor = {"STREAM_TENSOR": 128**3 / products * clocks, "STREAM_CONVERT": 1000, "STREAM_STEP": 0,
               "BRING_ROW": 3 * 128 * 256 / 128 * clocks, "BRING_BIT": 2 * 128 * 16 / 128 * clocks}  # fmt: skip
-    return physical(clock, products, memory) | by_mma(clock, A100[1], memory) | tensor
+    return physical(clock, products, memory) | by_mma(clock, A100[1], memory, FEW_ROWS) | tensor
 
 
 #: Of devices that were not measured: those with wgmma, of which an H100 has these figures, those with tcgen05, a B200's
@@ -101,7 +106,7 @@ def by_tcgen05(clock, products, memory):
 A100 = (1.41, 1024, 2039 / 108)
 UNMEASURED = {"hopper": ("wgmma", physical(1.755, 2048, 3350 / 132)),
               "blackwell": ("tcgen05", by_tcgen05(1.85, 4096, 7700 / 148)),
-              "others": ("mma", physical(*A100) | by_mma(*A100))}  # fmt: skip
+              "others": ("mma", physical(*A100) | by_mma(*A100, MANY_ROWS))}  # fmt: skip
 #: What programs ask to know that a device has it.
 CONDITIONS = {"wgmma": "has(wgmma)", "tcgen05": "has(tcgen05)", "mma": "!has(wgmma) && !has(tcgen05)"}
 
@@ -417,6 +422,8 @@ def report(name, points, variants, constants, device, worst):
     for type_name, lines in by_type.items():
         for title, some in (("up to 16 rows", [line for line in lines if line[0][1] <= 16]),
                             ("more", [line for line in lines if line[0][1] > 16])):  # fmt: skip
+            if not some:
+                continue
             model, entry = (math.exp(sum(math.log(line[i]) for line in some) / len(some)) for i in (2, 3))
             said = f"{name:7} {type_name:8} {title:14} {len(some):4} points"
             print(f"{said}: now {model:.4f}, the entry measured {entry:.4f}")
