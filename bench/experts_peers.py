@@ -163,8 +163,9 @@ def add_rivals(add, stack, rivals, x, drawn, out):
             for name, way in rival.ways(x.shape[0]).items():
                 ready = [rival.prepare(offsets, x.shape[0], way) for offsets in drawn]
                 out.fill_(float("nan"))
-                rival.launch(0, x, ready[0], out)
-                error = error_of(stack, x, drawn[0], out, rival.dequantize)
+                y = rival.launch(0, x, ready[0], out)
+                seen = rival.seen(x) if hasattr(rival, "seen") else x
+                error = error_of(stack, seen, drawn[0], out if y is None else y, rival.dequantize)
                 if not error < 0.01:
                     raise ValueError(f"{name}: error {error:.1e}")
                 add(name, lambda i, x, offsets, out, p=ready, r=rival: r.launch(i, x, p[i % len(p)], out))

@@ -1,10 +1,12 @@
 """Other products of mixtures of experts with low-precision weights, for bench/experts_peers.py: a Triton kernel in the
-way of vLLM's fused_moe for weights of 4 bits, humming's grouped product, where that package is there, and Marlin's.
+way of vLLM's fused_moe for weights of 4 bits, humming's grouped product, where that package is there, and Marlin's; and
+our own: matmul_lowbit with another type (lowbit:TYPE), and with activations of 8 bits matmul_scaled (scaled, in blocks
+of 128, with every kernel scaled:all) and matmul_lowbit_a8 (a8:i8, a8:f8_e4m3, also a8:i8+all).
 
 Each has a class: rival(count, k, n, type, group) makes random weights, rival.ways(rows) are what to try, by name,
 rival.prepare(offsets, rows, way) what a launch needs of the routing (of Triton and Marlin the list of tiles, which
 vLLM's moe_align_block_size makes; untimed), rival.launch(i, x, prepared, out) launches, rival.dequantize(e) is float64
-[k, n].
+[k, n], and rival.seen(x), where it is there, the activations as 8 bits have them, which are made untimed.
 
     experts_rivals.py MIXTURE PRODUCT TOKENS...     compiles what they launch, before experts_peers.py measures"""
 import ctypes
@@ -208,7 +210,125 @@ class Marlin:
         return (found - 8).double() * scales.view(-1, self.n).double().repeat_interleave(128, 0)
 
 
-RIVALS = {"triton": Triton, "humming": Humming, "marlin": Marlin}
+class Lowbit:
+    """Ours, with another type of weights."""
+
+    def __init__(self, count, k, n, type, group, other):
+        from experts_peers import Stack
+
+        self.name, self.stack = other, Stack(count, k, n, other, group)
+        if other.startswith("f8"):
+            self.stack.packed &= 0xBF  # no NaN
+
+    def ways(self, rows):
+        return {self.name: None}
+
+    def prepare(self, offsets, rows, way):
+        return offsets
+
+    def launch(self, i, x, offsets, out):
+        return self.stack.entry(i, x, offsets, out)
+
+    def dequantize(self, e):
+        return self.stack.layers.linear(e).dequantize(torch.float64).T
+
+
+class Eight:
+    """Ours, with activations of 8 bits: which program, its constants, and what is measured."""
+
+    def __init__(self, count, k, n, name, constants, every):
+        from tilusvm import ops
+
+        self.k, self.n, self.count, self.name, self.taken = k, n, count, name, {}
+        self.program = ops.program(name, EXPERTS=True, OTYPE="bf16", **constants)
+        self.every = every
+
+    def ways(self, rows):
+        names = [n for n in self.program if n not in ("pack", self.name) and "plain" not in n and "tensor" not in n]
+        return {n: n for n in [self.name, *(names if self.every else ())]}
+
+    def prepare(self, offsets, rows, way):
+        return offsets, self.program[way]
+
+    def activations(self, x):
+        if x.data_ptr() not in self.taken:
+            self.taken = {x.data_ptr(): self.narrow(x)}
+        return self.taken[x.data_ptr()]
+
+
+class Scaled(Eight):
+    """f8 by f8 in blocks of 128, as DeepSeek-V3."""
+
+    def __init__(self, count, k, n, type, group, every=""):
+        super().__init__(count, k, n, "matmul_scaled", {"BY_GROUP": True}, every == "all")
+        self.copies = max(2 if BYTES else 1, BYTES // (count * k * n))
+        self.w = torch.randint(0, 256, (self.copies, count, n, k), dtype=torch.uint8, device="cuda") & 0xBF
+        self.s = torch.rand((self.copies, count, -(-n // 128), k // 128), device="cuda") * 0.01 + 0.01
+
+    def narrow(self, x):
+        groups = x.float().view(x.shape[0], -1, 128)
+        scale = groups.abs().amax(-1, keepdim=True) / 448
+        a = (groups / scale).to(torch.float8_e4m3fn)
+        by_group = torch.zeros(self.k // 128, -(-x.shape[0] // 4) * 4, device="cuda")
+        by_group[:, : x.shape[0]] = scale[..., 0].t()
+        return a.view(x.shape), by_group, (a.double() * scale).view(x.shape)
+
+    def seen(self, x):
+        return self.activations(x)[2]
+
+    def launch(self, i, x, prepared, out):
+        offsets, kernel = prepared
+        a, scales, _ = self.activations(x)
+        i %= self.copies
+        sizes = x.shape[0], self.n, self.k, self.count
+        kernel(*sizes, a.view(torch.uint8), offsets, self.w[i], scales, self.s[i], out)
+
+    def dequantize(self, e):
+        scale = self.s[0, e].double().repeat_interleave(128, 0)[: self.n].repeat_interleave(128, 1)
+        return (self.w[0, e].view(torch.float8_e4m3fn).double() * scale).t()
+
+
+class Act8(Eight):
+    """Weights of the mixture's type by activations of 8 bits, of which a row has a scale."""
+
+    def __init__(self, count, k, n, type, group, atype="i8"):
+        self.atype, every = (atype + "+").split("+")[:2]
+        super().__init__(
+            count, k, n, "matmul_lowbit_a8", {"WTYPE": type, "GROUP": group, "ATYPE": self.atype}, every == "all"
+        )
+        size = count * k * n // 2
+        self.copies = max(2 if BYTES else 1, BYTES // size)
+        shape = (self.copies, count, n // 64, k // 128, 4096)
+        self.p = torch.randint(0, 256, shape, dtype=torch.uint8, device="cuda")
+        self.codes = torch.randint(0, 256, (k, count * n // 2), dtype=torch.uint8, device="cuda")
+        self.program["pack"](k, count * n, self.codes, self.p[0].view(count * n // 64, k // 128, 4096))
+        self.s = torch.rand((self.copies, count, k // group, n), device="cuda") * 0.01 + 0.01
+        self.group = group
+
+    def narrow(self, x):
+        most = 127 if self.atype == "i8" else 448
+        scale = x.float().abs().amax(-1, keepdim=True) / most
+        a = x.float() / scale
+        a = a.round().to(torch.int8) if self.atype == "i8" else a.to(torch.float8_e4m3fn)
+        return a, scale, a.double() * scale
+
+    def seen(self, x):
+        return self.activations(x)[2]
+
+    def launch(self, i, x, prepared, out):
+        offsets, kernel = prepared
+        a, scales, _ = self.activations(x)
+        i %= self.copies
+        a = a if self.atype == "i8" else a.view(torch.uint8)
+        kernel(x.shape[0], self.n, self.k, self.count, a, offsets, self.p[i], scales, self.s[i], out)
+
+    def dequantize(self, e):
+        own = self.codes[:, e * self.n // 2 : (e + 1) * self.n // 2]
+        codes = torch.stack([own & 15, own >> 4], -1).view(self.k, self.n)
+        return numbers(codes, False) * self.s[0, e].double().repeat_interleave(self.group, 0)
+
+
+RIVALS = {"triton": Triton, "humming": Humming, "marlin": Marlin, "lowbit": Lowbit, "scaled": Scaled, "a8": Act8}
 
 
 def warm(mixture, product, *tokens):

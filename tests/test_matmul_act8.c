@@ -1,7 +1,7 @@
 /* programs/matmul_scaled.vasm and programs/matmul_lowbit_a8.vasm, products of activations of 8 and 4 bits:
  * their variants, with each sort of scales and weights, on the interpreter and as generated code on the PTX
- * machine, against float64; the same bits for a row whatever the rows beside it; put through ptxas without a
- * spill; what they refuse. */
+ * machine, against float64, of stacks of experts, too; the same bits for a row whatever the rows beside it;
+ * put through ptxas without a spill; what they refuse. */
 #include "check_kit.h"
 #include <math.h>
 #include <string.h>
@@ -24,36 +24,89 @@ static double rounding_of(tvm_dtype type) {
     return ldexp(0.5, -(int)type.mantissa);
 }
 
-/* c is the sum of `depth` products and a bias, in f32, rounded once: in a group of `group` each sum is
+typedef struct product {
+    size_t m, n, k, experts;
+    kit_tensor *c;
+    double *wanted, *sums;
+    int *expert; /* of each row; -1: of none */
+} product;
+
+/* An element that nothing was written to: zero, or the bytes that kit_execute leaves in results. */
+static bool is_untouched(tvm_dtype type, double value) {
+    double left = tvm_decode(type, UINT64_C(0x7f7f7f7f) & ((UINT64_C(1) << type.bits) - 1));
+    return value == 0 || value == left || (isnan(left) && isnan(value));
+}
+
+/* c is the sum of k products and a bias, in f32, rounded once: in a group of `group` each sum is
  * rounded, then the scale, its product, and the sum of the groups. sums: those of the products' magnitudes.
  */
-static void compare(const kit_tensor *c, const double *wanted, const double *sums, size_t depth, size_t group,
-                    const char *where) {
-    double roundings = (double)group + 3 * (double)ceil_div(depth, group) + 4;
-    for (size_t i = 0; i < c->count; i++) {
+static void compare(const product *p, size_t group, const char *where) {
+    double roundings = (double)group + 3 * (double)ceil_div(p->k, group) + 4;
+    for (size_t i = 0; i < p->c->count; i++) {
+        double value = p->c->values[i], wanted = p->wanted[i];
         double bound =
-            (roundings * sums[i] + fabs(wanted[i])) * 0x1p-24 + rounding_of(c->type) * fabs(wanted[i]) * 1.01;
-        ck_assert_msg(fabs(c->values[i] - wanted[i]) <= bound,
-                      "%s: element %zu is %.9g, expected %.9g +- %.2g", where, i, c->values[i], wanted[i],
-                      bound);
+            (roundings * p->sums[i] + fabs(wanted)) * 0x1p-24 + rounding_of(p->c->type) * fabs(wanted) * 1.01;
+        if (p->expert[i / p->n] < 0)
+            ck_assert_msg(is_untouched(p->c->type, value), "%s: element %zu became %.9g", where, i, value);
+        else
+            ck_assert_msg(fabs(value - wanted) <= bound, "%s: element %zu is %.9g, expected %.9g +- %.2g",
+                          where, i, value, wanted, bound);
     }
 }
 
-typedef struct product {
-    size_t m, n, k;
-    kit_tensor *c;
-    double *wanted, *sums;
-} product;
-
-static product product_new(size_t m, size_t n, size_t k) {
-    product p = {m, n, k, NULL, calloc(m * n, sizeof(double)), calloc(m * n, sizeof(double))};
-    ck_assert(p.wanted != NULL && p.sums != NULL);
+/* What rows belong to: matrix 0, or by offsets that are negative, beyond m or less than those before. */
+static product product_new(size_t m, size_t n, size_t k, size_t experts, const int32_t *offsets) {
+    product p = {m,
+                 n,
+                 k,
+                 experts,
+                 NULL,
+                 calloc(m * n, sizeof(double)),
+                 calloc(m * n, sizeof(double)),
+                 calloc(m, sizeof(int))};
+    ck_assert(p.wanted != NULL && p.sums != NULL && p.expert != NULL);
+    for (size_t i = 0; i < m && offsets != NULL; i++) {
+        int64_t end = offsets[0];
+        p.expert[i] = -1;
+        for (size_t e = 0; e < experts; e++) {
+            int64_t begin = end;
+            end = offsets[e + 1] > begin ? offsets[e + 1] : begin;
+            if ((int64_t)i >= begin && (int64_t)i < end) p.expert[i] = (int)e;
+        }
+    }
     return p;
 }
 
 static void product_free(product *p) {
     free(p->wanted);
     free(p->sums);
+    free(p->expert);
+}
+
+enum { EXPERTS = 5, OFFSETS = 6 };
+
+/* Rows at one expert, experts without rows or with one, rows of none, and offsets that are none. */
+static const int32_t *offsets_of(size_t which, size_t m, int32_t offsets[EXPERTS + 1]) {
+    const int32_t all = (int32_t)m, half = all / 2, third = all / 3;
+    const int32_t given[OFFSETS][EXPERTS + 1] = {
+        {0, third, third, half, half + 1, all},        {0, all, all, all, all, all},
+        {third, third, third + 9, half, all, all},     {-7, -9, third, 2000000000, 5, all},
+        {0, half, third, all - third, third, all - 1}, {all, all + 9, 3, INT32_MIN, INT32_MAX, 0}};
+    memcpy(offsets, given[which % OFFSETS], sizeof given[0]);
+    return offsets;
+}
+
+/* Scalars, and with offsets how many experts there are. */
+static void give_sizes(kernel_kit *k, const product *p, bool stacked) {
+    const size_t extents[] = {p->m, p->n, p->k, p->experts};
+    for (size_t i = 0; i < (stacked ? 4 : 3); i++) kit_scalar(k, (double)extents[i]);
+}
+
+static void give_offsets(kernel_kit *k, const product *p, const int32_t *offsets) {
+    if (offsets == NULL) return;
+    kit_tensor *t = kit_tensor_new(k, TVM_I(32), p->experts + 1);
+    for (size_t e = 0; e <= p->experts; e++) t->values[e] = offsets[e];
+    kit_write(k, t);
 }
 
 /* ---- matmul_scaled ---- */
@@ -82,6 +135,17 @@ static const scaled_form scaled_forms[] = {
     {"T=f4_e2m1 GROUP=32", "f4_e2m1", "f4_e2m1", "e8m0", "bf16", 32, 1, 0, 0, 0, 0, 0},
     {"T=f4_e2m1 GROUP=16 ALPHA=true OTYPE=f32", "f4_e2m1", "f4_e2m1", "f8_e4m3", "f32", 16, 1, 0, 0, 0, 0, 1},
     {"T=f4_e2m1 GROUP=16 BIAS=true", "f4_e2m1", "f4_e2m1", "f8_e4m3", "bf16", 16, 1, 0, 0, 1, 0, 0},
+    {"EXPERTS=true", "f8_e4m3", "f8_e4m3", "f32", "bf16", 128, 128, 0, 0, 0, 0, 0},
+    {"EXPERTS=true BY_GROUP=true BIAS=true", "f8_e4m3", "f8_e4m3", "f32", "bf16", 128, 128, 0, 0, 1, 1, 0},
+    {"EXPERTS=true OTYPE=f32 TB=f8_e5m2", "f8_e4m3", "f8_e5m2", "f32", "f32", 128, 128, 0, 0, 0, 0, 0},
+    {"EXPERTS=true GROUP=0 BIAS=true", "f8_e4m3", "f8_e4m3", "f32", "bf16", 0, 1, 0, 0, 1, 0, 0},
+    {"EXPERTS=true GROUP=0 ONE_A=true ONE_B=true", "f8_e4m3", "f8_e4m3", "f32", "bf16", 0, 1, 1, 1, 0, 0, 0},
+    {"EXPERTS=true GROUP=0 T=i8 OTYPE=f16", "i8", "i8", "f32", "f16", 0, 1, 0, 0, 0, 0, 0},
+    {"EXPERTS=true T=i8", "i8", "i8", "f32", "bf16", 128, 128, 0, 0, 0, 0, 0},
+    {"EXPERTS=true GROUP=32 BIAS=true", "f8_e4m3", "f8_e4m3", "e8m0", "bf16", 32, 1, 0, 0, 1, 0, 0},
+    {"EXPERTS=true TB=f4_e2m1 GROUP=32", "f8_e4m3", "f4_e2m1", "e8m0", "bf16", 32, 1, 0, 0, 0, 0, 0},
+    {"EXPERTS=true T=f4_e2m1 GROUP=16 ALPHA=true", "f4_e2m1", "f4_e2m1", "f8_e4m3", "bf16", 16, 1, 0, 0, 0, 0,
+     1},
 };
 enum { SCALED_FORMS = sizeof scaled_forms / sizeof *scaled_forms };
 static const char *const scaled_kernels[] = {"matmul_scaled",
@@ -91,6 +155,7 @@ static const char *const scaled_kernels[] = {"matmul_scaled",
                                              "matmul_scaled_128x64",
                                              "matmul_scaled_64x128",
                                              "matmul_scaled_64x64",
+                                             "matmul_scaled_16x128",
                                              "matmul_scaled_f8",
                                              "matmul_scaled_spread",
                                              "matmul_scaled_tensor_128x256",
@@ -126,39 +191,58 @@ static bool has_scaled(const tvm_ir_program *program, const scaled_form *f, cons
     return has_kernel(program, name) && (!is_block(f) || k % 128 == 0 || !strstr(name, "_tensor_"));
 }
 
-static product scaled_new(kernel_kit *k, const scaled_form *f, const size_t size[3]) {
-    product p = product_new(size[0], size[1], is_narrow(f) ? ceil_div(size[2], 128) * 128 : size[2]);
+static bool is_stack(const char *define) {
+    return strstr(define, "EXPERTS=true") != NULL;
+}
+
+static product scaled_stack(kernel_kit *k, const scaled_form *f, const size_t size[3], size_t experts,
+                            const int32_t *offsets) {
+    product p = product_new(size[0], size[1], is_narrow(f) ? ceil_div(size[2], 128) * 128 : size[2], experts,
+                            offsets);
     size_t group = f->group ? f->group : p.k, groups = ceil_div(p.k, group),
            rows_b = ceil_div(p.n, f->b_rows);
     double low = f->a[0] == 'i' ? -128 : -4, scale = f->a[0] == 'i' ? 0.02 : 1;
     kit_clear(k);
-    const size_t extents[] = {p.m, p.n, p.k};
-    for (size_t i = 0; i < 3; i++) kit_scalar(k, (double)extents[i]);
+    give_sizes(k, &p, offsets != NULL);
     const kit_tensor *a = kit_input(k, type_of(f->a), p.m * p.k, low, -low);
-    const kit_tensor *b = kit_input(k, type_of(f->b), p.n * p.k, low, -low);
+    give_offsets(k, &p, offsets);
+    const kit_tensor *b = kit_input(k, type_of(f->b), experts * p.n * p.k, low, -low);
     size_t row_step = f->by_group ? 1 : groups, group_step = f->by_group ? ceil_div(p.m, 4) * 4 : 1;
     size_t of_a = f->by_group ? groups * group_step : p.m * groups;
     kit_tensor *sa = kit_input(k, type_of(f->scales), f->one_a ? 1 : of_a, scale / 4, scale * 4);
     for (size_t i = 0; f->by_group && i < of_a; i++)
         if (i % group_step >= p.m) sa->values[i] = NAN; /* of no row */
     kit_write(k, sa);
-    const kit_tensor *sb =
-        kit_input(k, type_of(f->scales), f->one_b ? 1 : rows_b * groups, scale / 4, scale * 4);
-    const kit_tensor *alpha = f->alpha ? kit_input(k, TVM_F32, 1, 0.25, 4) : NULL;
-    const kit_tensor *bias = f->bias ? kit_input(k, TVM_F32, p.n, -9, 9) : NULL;
+    size_t of_b = f->one_b ? 1 : rows_b * groups;
+    const kit_tensor *sb = kit_input(k, type_of(f->scales), experts * of_b, scale / 4, scale * 4);
+    const kit_tensor *alpha = f->alpha ? kit_input(k, TVM_F32, experts, 0.25, 4) : NULL;
+    const kit_tensor *bias = f->bias ? kit_input(k, TVM_F32, experts * p.n, -9, 9) : NULL;
     p.c = kit_tensor_new(k, type_of(f->c), p.m * p.n);
     for (size_t i = 0; i < p.m * p.n; i++) {
-        size_t row = i / p.n, column = i % p.n;
+        size_t row = i / p.n, column = i % p.n, e = (size_t)p.expert[row];
+        if (p.expert[row] < 0) continue;
         for (size_t l = 0; l < p.k; l++) {
             double by = sa->values[f->one_a ? 0 : row * row_step + l / group * group_step] *
-                        sb->values[f->one_b ? 0 : column / f->b_rows * groups + l / group] *
-                        (alpha ? alpha->values[0] : 1);
-            double term = a->values[row * p.k + l] * b->values[column * p.k + l] * by;
+                        sb->values[e * of_b + (f->one_b ? 0 : column / f->b_rows * groups + l / group)] *
+                        (alpha ? alpha->values[e] : 1);
+            double term = a->values[row * p.k + l] * b->values[(e * p.n + column) * p.k + l] * by;
             p.wanted[i] += term, p.sums[i] += fabs(term);
         }
-        if (bias) p.wanted[i] += bias->values[column], p.sums[i] += fabs(bias->values[column]);
+        double more = bias ? bias->values[e * p.n + column] : 0;
+        p.wanted[i] += more, p.sums[i] += fabs(more);
     }
     return p;
+}
+
+static product scaled_new(kernel_kit *k, const scaled_form *f, const size_t size[3]) {
+    return scaled_stack(k, f, size, 1, NULL);
+}
+
+/* With EXPERTS, of five matrices, by offsets number `which`. */
+static product scaled_any(kernel_kit *k, const scaled_form *f, const size_t size[3], size_t which) {
+    int32_t offsets[EXPERTS + 1];
+    if (!is_stack(f->define)) return scaled_new(k, f, size);
+    return scaled_stack(k, f, size, EXPERTS, offsets_of(which, size[0], offsets));
 }
 
 START_TEST(operands_with_scales_are_multiplied) {
@@ -168,37 +252,37 @@ START_TEST(operands_with_scales_are_multiplied) {
     tvm_ir_program *program = assemble_file(program_path("matmul_scaled.vasm", path), f->define);
     size_t group = is_block(f) ? f->group : 128;
     for (size_t s = 0; s < SIZES; s++) {
-        product p = scaled_new(&k, f, sizes[s]);
+        product p = scaled_any(&k, f, sizes[s], s + (size_t)_i);
         for (size_t v = 0; v < SCALED_KERNELS; v++) {
             if ((v > 1 && v % 2 != s % 2) || !has_scaled(program, f, scaled_kernels[v], p.k)) continue;
             snprintf(where, sizeof where, "%s, %s, %zu x %zu x %zu", scaled_kernels[v], f->define, p.m, p.n,
                      p.k);
             kit_launch(&k, scaled_kernels[v]);
-            compare(p.c, p.wanted, p.sums, p.k, group, where);
+            compare(&p, group, where);
         }
         if (s == 1 && _i % 2 == 0) {
-            const char *wide = scaled_kernels[2 + (_i + 3) % 5];
+            const char *wide = scaled_kernels[2 + (_i + 3) % 6];
             if (has_kernel(program, wide)) {
                 kit_execute(&k, p.c, program, wide, "sm_90a");
-                compare(p.c, p.wanted, p.sums, p.k, group, wide);
+                compare(&p, group, wide);
             }
             kit_execute(&k, p.c, program, "matmul_scaled_plain", "sm_80");
-            compare(p.c, p.wanted, p.sums, p.k, group, "matmul_scaled_plain for sm_80");
+            compare(&p, group, "matmul_scaled_plain for sm_80");
         }
         const char *tensor = scaled_kernels[SCALED_TENSOR + (size_t)_i % 3];
         if (s % 2 == 1 && has_scaled(program, f, tensor, p.k)) {
             kit_execute(&k, p.c, program, tensor, "sm_100a");
-            compare(p.c, p.wanted, p.sums, p.k, group, tensor);
+            compare(&p, group, tensor);
         }
         if (s == 1 && is_narrow(f)) {
             const char *own = type_of(f->a).bits < 8 ? "matmul_scaled_plain" : "matmul_scaled_spread";
             kit_execute(&k, p.c, program, own, "sm_120a");
             snprintf(where, sizeof where, "%s for sm_120a, %s", own, f->define);
-            compare(p.c, p.wanted, p.sums, p.k, group, where);
+            compare(&p, group, where);
         }
         if (s == 1 && has_kernel(program, "matmul_scaled_f8")) {
             kit_execute(&k, p.c, program, "matmul_scaled_f8", "sm_89");
-            compare(p.c, p.wanted, p.sums, p.k, group, "matmul_scaled_f8 for sm_89");
+            compare(&p, group, "matmul_scaled_f8 for sm_89");
         }
         product_free(&p);
     }
@@ -221,7 +305,7 @@ START_TEST(random_shapes_are_multiplied) {
         product p = scaled_new(&k, f, size);
         snprintf(where, sizeof where, "%s, %s, %zu x %zu x %zu", name, f->define, p.m, p.n, p.k);
         kit_launch(&k, name);
-        compare(p.c, p.wanted, p.sums, p.k, 128, where);
+        compare(&p, 128, where);
         product_free(&p);
     }
     tvm_ir_program_free(program);
@@ -260,6 +344,14 @@ static const lowbit_form lowbit_forms[] = {
     {"WTYPE=f6_e2m3 ATYPE=f8_e4m3 STYPE=f16", "f6_e2m3", "f8_e4m3", "f16", "f16", 128, false, false, false},
     {"WTYPE=f4_e3m0 ATYPE=f8_e4m3", "f4_e3m0", "f8_e4m3", "f32", "f16", 128, false, false, false},
     {"WTYPE=f4_e2m1 ATYPE=f8_e4m3 GROUP=64 STYPE=bf16", "f4_e2m1", "f8_e4m3", "bf16", "f16", 64, 0, 0, 0},
+    {"EXPERTS=true", "u4", "i8", "f32", "f16", 128, false, false, false},
+    {"EXPERTS=true GROUP=0 BIAS=true OTYPE=f32", "u4", "i8", "f32", "f32", 0, false, false, true},
+    {"EXPERTS=true ATYPE=f8_e4m3 BIAS=true", "u4", "f8_e4m3", "f32", "f16", 128, false, false, true},
+    {"EXPERTS=true LEVELS=true ZEROS=true GROUP=64", "u4", "i8", "f32", "f16", 64, true, true, false},
+    {"EXPERTS=true WTYPE=u3 ZEROS=true GROUP=32 STYPE=bf16", "u3", "i8", "bf16", "f16", 32, true, 0, 0},
+    {"EXPERTS=true WTYPE=f4_e2m1 ATYPE=f8_e4m3 GROUP=32 STYPE=e8m0", "f4_e2m1", "f8_e4m3", "e8m0", "f16", 32,
+     0, 0, 0},
+    {"EXPERTS=true WTYPE=u5 GROUP=0 OTYPE=bf16", "u5", "i8", "f32", "bf16", 0, false, false, false},
 };
 enum { LOWBIT_FORMS = sizeof lowbit_forms / sizeof *lowbit_forms };
 static const char *const lowbit_kernels[] = {"matmul_lowbit_a8",
@@ -279,13 +371,20 @@ enum { LOWBIT_KERNELS = sizeof lowbit_kernels / sizeof *lowbit_kernels, LOWBIT_T
 static const size_t lowbit_sizes[][3] = {{1, 8, 128}, {70, 136, 384}, {150, 72, 256}};
 enum { LOWBIT_SIZES = sizeof lowbit_sizes / sizeof *lowbit_sizes };
 
-/* What the weights are multiplied by, and their zero points: of row l and column j. */
-static double weight_of(const lowbit_form *f, const product *p, kit_tensor *const t[4], size_t l, size_t j) {
-    size_t at = f->group ? l / f->group * p->n + j : j;
+/* Columns of the matrix that is packed: of stacks, whose matrices stand side by side, with what pads them. */
+static size_t packed_columns(const product *p, bool stacked) {
+    return stacked ? p->experts * ceil_div(p->n, 64) * 64 : p->n;
+}
+
+/* What the weights are multiplied by, and their zero points: of matrix e, row l and column j. */
+static double weight_of(const lowbit_form *f, const product *p, kit_tensor *const t[4], size_t e, size_t l,
+                        size_t j) {
+    size_t columns = t[0]->count / p->k, groups = f->group ? p->k / f->group : 1;
+    size_t at = (e * groups + (f->group ? l / f->group : 0)) * p->n + j, of_s = f->levels ? e * p->n + j : at;
     tvm_dtype type = type_of(f->w);
     double zero = f->zeros ? t[3]->values[at] : type.kind == TVM_KIND_UINT ? ldexp(1, (int)type.bits - 1) : 0;
     double level = f->levels ? t[2]->values[at] : 1;
-    return (t[0]->values[l * p->n + j] - zero) * level * t[1]->values[f->levels ? j : at];
+    return (t[0]->values[l * columns + e * (columns / p->experts) + j] - zero) * level * t[1]->values[of_s];
 }
 
 static bool has_offset(const lowbit_form *f) {
@@ -299,10 +398,11 @@ static bool has_lowbit(const tvm_ir_program *program, const lowbit_form *f, cons
 }
 
 /* Packs random weights, and makes the arguments of the product. */
-static product lowbit_new(kernel_kit *k, const lowbit_form *f, const size_t of[3]) {
+static product lowbit_stack(kernel_kit *k, const lowbit_form *f, const size_t of[3], size_t experts,
+                            const int32_t *offsets) {
     const size_t columns = type_of(f->scales).bits == 8 || (has_offset(f) && of[0] > 1) ? 16 : 8;
-    const size_t size[3] = {of[0], ceil_div(of[1], columns) * columns, of[2]};
-    product p = product_new(size[0], size[1], size[2]);
+    product p = product_new(of[0], ceil_div(of[1], columns) * columns, of[2], experts, offsets);
+    const size_t packed_n = packed_columns(&p, offsets != NULL);
     tvm_dtype type = type_of(f->w);
     double bits = type.bits, low = type.kind == TVM_KIND_UINT  ? 0
                                    : type.kind == TVM_KIND_INT ? -ldexp(1, (int)bits - 1)
@@ -310,30 +410,46 @@ static product lowbit_new(kernel_kit *k, const lowbit_form *f, const size_t of[3
     double high = type.kind == TVM_KIND_UINT ? ldexp(1, (int)bits) : -low;
     size_t groups = f->group ? p.k / f->group : 1;
     kit_clear(k);
-    kit_scalar(k, (double)p.k), kit_scalar(k, (double)p.n);
-    kit_tensor *t[4] = {kit_input(k, type, p.k * p.n, low, high)};
-    kit_tensor *packed = kit_tensor_new(k, type_of("u8"), ceil_div(p.n, 64) * (p.k / 128) * 1024 * type.bits);
+    kit_scalar(k, (double)p.k), kit_scalar(k, (double)packed_n);
+    kit_tensor *t[4] = {kit_input(k, type, p.k * packed_n, low, high)};
+    kit_tensor *packed =
+        kit_tensor_new(k, type_of("u8"), ceil_div(packed_n, 64) * (p.k / 128) * 1024 * type.bits);
     kit_launch(k, "pack");
     k->argument_count = 0;
-    for (size_t i = 0; i < 3; i++) kit_scalar(k, (double)size[i]);
+    give_sizes(k, &p, offsets != NULL);
     double most = f->a[0] == 'i' ? 127 : 8;
     const kit_tensor *a = kit_input(k, type_of(f->a), p.m * p.k, -most, most);
+    give_offsets(k, &p, offsets);
     k->arguments[k->argument_count++] = (tvm_value){.data = packed->data, .bytes = kit_bytes(packed)};
     const kit_tensor *sa = kit_input(k, TVM_F32, p.m, 0.25, 4);
-    t[1] = kit_input(k, type_of(f->scales), (f->levels ? 1 : groups) * p.n, 0.01, 0.1);
-    if (f->levels) t[2] = kit_input(k, type_of("u8"), groups * p.n, 1, 8.4);
-    if (f->zeros) t[3] = kit_input(k, type_of("u8"), groups * p.n, 0, high - 1);
-    const kit_tensor *bias = f->bias ? kit_input(k, TVM_F32, p.n, -9, 9) : NULL;
+    t[1] = kit_input(k, type_of(f->scales), experts * (f->levels ? 1 : groups) * p.n, 0.01, 0.1);
+    if (f->levels) t[2] = kit_input(k, type_of("u8"), experts * groups * p.n, 1, 8.4);
+    if (f->zeros) t[3] = kit_input(k, type_of("u8"), experts * groups * p.n, 0, high - 1);
+    const kit_tensor *bias = f->bias ? kit_input(k, TVM_F32, experts * p.n, -9, 9) : NULL;
     p.c = kit_tensor_new(k, type_of(f->c), p.m * p.n);
     for (size_t i = 0; i < p.m * p.n; i++) {
+        if (p.expert[i / p.n] < 0) continue;
+        size_t e = (size_t)p.expert[i / p.n];
         for (size_t l = 0; l < p.k; l++) {
             double term =
-                a->values[i / p.n * p.k + l] * sa->values[i / p.n] * weight_of(f, &p, t, l, i % p.n);
+                a->values[i / p.n * p.k + l] * sa->values[i / p.n] * weight_of(f, &p, t, e, l, i % p.n);
             p.wanted[i] += term, p.sums[i] += fabs(term);
         }
-        if (bias) p.wanted[i] += bias->values[i % p.n], p.sums[i] += fabs(bias->values[i % p.n]);
+        double more = bias ? bias->values[e * p.n + i % p.n] : 0;
+        p.wanted[i] += more, p.sums[i] += fabs(more);
     }
     return p;
+}
+
+static product lowbit_new(kernel_kit *k, const lowbit_form *f, const size_t size[3]) {
+    return lowbit_stack(k, f, size, 1, NULL);
+}
+
+/* With EXPERTS, of five matrices, by offsets number `which`. */
+static product lowbit_any(kernel_kit *k, const lowbit_form *f, const size_t size[3], size_t which) {
+    int32_t offsets[EXPERTS + 1];
+    if (!is_stack(f->define)) return lowbit_new(k, f, size);
+    return lowbit_stack(k, f, size, EXPERTS, offsets_of(which, size[0], offsets));
 }
 
 START_TEST(weights_of_fewer_bits_are_multiplied) {
@@ -343,30 +459,30 @@ START_TEST(weights_of_fewer_bits_are_multiplied) {
     tvm_ir_program *program = assemble_file(program_path("matmul_lowbit_a8.vasm", path), f->define);
     size_t group = f->group ? f->group : 128;
     for (size_t s = 0; s < LOWBIT_SIZES; s++) {
-        product p = lowbit_new(&k, f, lowbit_sizes[s]);
+        product p = lowbit_any(&k, f, lowbit_sizes[s], s + (size_t)_i);
         for (size_t v = 0; v < LOWBIT_KERNELS; v++) {
             if ((v > 1 && (v + (size_t)_i) % 3 != s) || !has_lowbit(program, f, lowbit_kernels[v], p.n))
                 continue;
             snprintf(where, sizeof where, "%s, %s, %zu x %zu x %zu", lowbit_kernels[v], f->define, p.m, p.n,
                      p.k);
             kit_launch(&k, lowbit_kernels[v]);
-            compare(p.c, p.wanted, p.sums, p.k, group, where);
+            compare(&p, group, where);
         }
         const char *wide = lowbit_kernels[2 + _i / 4];
         if (s == 1 && _i % 4 == 0 && has_kernel(program, wide)) {
             kit_execute(&k, p.c, program, wide, "sm_90a");
-            compare(p.c, p.wanted, p.sums, p.k, group, wide);
+            compare(&p, group, wide);
             kit_execute(&k, p.c, program, "matmul_lowbit_a8_plain", "sm_80");
-            compare(p.c, p.wanted, p.sums, p.k, group, "matmul_lowbit_a8_plain for sm_80");
+            compare(&p, group, "matmul_lowbit_a8_plain for sm_80");
         }
         if (s == 1 && has_kernel(program, "matmul_lowbit_a8_block")) {
             kit_execute(&k, p.c, program, "matmul_lowbit_a8_block", "sm_120a");
-            compare(p.c, p.wanted, p.sums, p.k, group, "matmul_lowbit_a8_block for sm_120a");
+            compare(&p, group, "matmul_lowbit_a8_block for sm_120a");
         }
         const char *tensor = lowbit_kernels[LOWBIT_TENSOR + (size_t)_i % 3];
         if (s == 1 && has_kernel(program, tensor)) {
             kit_execute(&k, p.c, program, tensor, "sm_100a");
-            compare(p.c, p.wanted, p.sums, p.k, group, tensor);
+            compare(&p, group, tensor);
         }
         product_free(&p);
     }
@@ -376,6 +492,33 @@ START_TEST(weights_of_fewer_bits_are_multiplied) {
 END_TEST
 
 /* ---- both ---- */
+
+/* A stack of 512 matrices, of which every fifth has rows, and two a tile and more. */
+START_TEST(many_matrices_are_multiplied) {
+    static const scaled_form scaled = {
+        "EXPERTS=true", "f8_e4m3", "f8_e4m3", "f32", "bf16", 128, 128, 0, 0, 0, 0, 0};
+    static const lowbit_form lowbit = {
+        "EXPERTS=true GROUP=0", "u4", "i8", "f32", "f16", 0, false, false, false};
+    enum { MANY = 512 };
+    int32_t offsets[MANY + 1] = {0};
+    for (size_t e = 0; e < MANY; e++)
+        offsets[e + 1] = offsets[e] + (e == 77 || e == 511 ? 70 : e % 5 == 0 ? 1 + (int32_t)e % 3 : 0);
+    const size_t size[] = {(size_t)offsets[MANY], 16, 128};
+    kernel_kit k = kit_open(_i == 0 ? "matmul_scaled.vasm" : "matmul_lowbit_a8.vasm",
+                            _i == 0 ? scaled.define : lowbit.define);
+    product p = _i == 0 ? scaled_stack(&k, &scaled, size, MANY, offsets)
+                        : lowbit_stack(&k, &lowbit, size, MANY, offsets);
+    static const char *const kernels[2][3] = {
+        {"matmul_scaled", "matmul_scaled_plain", "matmul_scaled_64x64"},
+        {"matmul_lowbit_a8", "matmul_lowbit_a8_plain", "matmul_lowbit_a8_16x64"}};
+    for (size_t i = 0; i < 3; i++) {
+        kit_launch(&k, kernels[_i][i]);
+        compare(&p, 128, kernels[_i][i]);
+    }
+    product_free(&p);
+    kit_close(&k);
+}
+END_TEST
 
 /* The first row of a product is that of the product with the other rows left out, and of every other variant.
  */
@@ -439,6 +582,20 @@ static const struct {
     {"matmul_scaled.vasm", "T=f4_e2m1 GROUP=32 BIAS=true", "sm_120a"},
     {"matmul_scaled.vasm", "T=f4_e2m1 GROUP=16 ALPHA=true", "sm_121a"},
     {"matmul_scaled.vasm", "TB=f4_e2m1", "sm_90a"},
+    {"matmul_scaled.vasm", "EXPERTS=true", "sm_90a"},
+    {"matmul_scaled.vasm", "EXPERTS=true BY_GROUP=true OTYPE=f32", "sm_90a"},
+    {"matmul_scaled.vasm", "EXPERTS=true GROUP=0 T=i8", "sm_90a"},
+    {"matmul_scaled.vasm", "EXPERTS=true GROUP=0 BIAS=true", "sm_90a"},
+    {"matmul_scaled.vasm", "EXPERTS=true", "sm_80"},
+    {"matmul_scaled.vasm", "EXPERTS=true", "sm_100a"},
+    {"matmul_scaled.vasm", "EXPERTS=true GROUP=32", "sm_100a"},
+    {"matmul_scaled.vasm", "EXPERTS=true GROUP=32", "sm_120a"},
+    {"matmul_lowbit_a8.vasm", "EXPERTS=true BIAS=true", "sm_90a"},
+    {"matmul_lowbit_a8.vasm", "EXPERTS=true GROUP=0", "sm_90a"},
+    {"matmul_lowbit_a8.vasm", "EXPERTS=true ATYPE=f8_e4m3 ZEROS=true GROUP=32", "sm_90a"},
+    {"matmul_lowbit_a8.vasm", "EXPERTS=true", "sm_100a"},
+    {"matmul_lowbit_a8.vasm", "EXPERTS=true WTYPE=f4_e2m1 ATYPE=f8_e4m3 GROUP=32 STYPE=e8m0", "sm_100a"},
+    {"matmul_lowbit_a8.vasm", "EXPERTS=true", "sm_89"},
 };
 enum { COMPILED = sizeof compiled / sizeof *compiled };
 
@@ -485,6 +642,7 @@ int main(void) {
     tcase_add_loop_test(tests, operands_with_scales_are_multiplied, 0, SCALED_FORMS);
     tcase_add_loop_test(tests, random_shapes_are_multiplied, 0, 2);
     tcase_add_loop_test(tests, weights_of_fewer_bits_are_multiplied, 0, LOWBIT_FORMS);
+    tcase_add_loop_test(tests, many_matrices_are_multiplied, 0, 2);
     tcase_add_loop_test(tests, rows_do_not_depend_on_each_other, 0, 2);
     tcase_add_loop_test(tests, compiles, 0, COMPILED);
     tcase_add_test(tests, other_constants_are_refused);
