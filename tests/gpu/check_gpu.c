@@ -321,6 +321,7 @@ static bool run_all(suite *s, const char *only) {
                {"casts", gpu_add_casts, false},
                {"element-wise", gpu_add_elementwise, false},
                {"experts", gpu_add_experts, true},
+               {"experts8", gpu_add_experts8, true},
                {"functions", gpu_add_math, true},
                {"litmus", gpu_add_litmus, false},
                {"matmul", gpu_add_matmuls, true},

@@ -184,6 +184,9 @@ void gpu_add_experts(suite *s, gpu_group *group) {
         test->data = f;
         if (!tvm_dtype_parse(f->half, strlen(f->half), &test->type)) abort();
     }
+}
+
+void gpu_add_experts8(suite *s, gpu_group *group) {
     for (size_t i = 0; i < sizeof narrow_forms / sizeof *narrow_forms; i++) {
         const narrow_form *f = &narrow_forms[i];
         char file[4096], title[128] = "";

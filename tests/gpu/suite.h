@@ -87,6 +87,7 @@ void gpu_add_cases(suite *s, gpu_group *group);
 void gpu_add_casts(suite *s, gpu_group *group);
 void gpu_add_elementwise(suite *s, gpu_group *group);
 void gpu_add_experts(suite *s, gpu_group *group);
+void gpu_add_experts8(suite *s, gpu_group *group);
 void gpu_add_litmus(suite *s, gpu_group *group);
 void gpu_add_math(suite *s, gpu_group *group);
 void gpu_add_matmuls(suite *s, gpu_group *group);
