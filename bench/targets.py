@@ -96,6 +96,7 @@ PROGRAMS = {
         "ATYPE=f8_e4m3 ZEROS=true GROUP=32",
         "WTYPE=f4_e2m1 ATYPE=f8_e4m3 STYPE=e8m0 GROUP=32",
         "LEVELS=true ZEROS=true",
+        "EXPERTS=true",
     ],
     "matmul_scaled": [
         "",
@@ -107,6 +108,7 @@ PROGRAMS = {
         "TB=f6_e3m2 GROUP=32",
         "T=f4_e2m1 GROUP=32",
         "T=f4_e2m1 GROUP=16 ALPHA=true",
+        "EXPERTS=true",
     ],
     "matmul_simple": ["", "T=bf16"],
     "matmul_ternary": [""],

@@ -45,6 +45,8 @@ static const shipped_program programs[] = {
     {"matmul_lowbit_a8.vasm", NULL, 7, 7, 0},
     {"matmul_lowbit_u4.vasm", NULL, 46, 41, 24},
     {"matmul_scaled.vasm", "BY_GROUP=true", 6, 6, 0},
+    {"matmul_scaled.vasm", "EXPERTS=true", 6, 6, 0},
+    {"matmul_lowbit_a8.vasm", "EXPERTS=true", 6, 6, 0},
     {"matmul_scaled.vasm", "TB=f4_e2m1", 2, 2, 0},
     {"matmul_simple.vasm", NULL, 2, 2, 2},
     {"matmul_ternary.vasm", NULL, 6, 6, 0},

@@ -232,6 +232,8 @@ static void run_programs(const char *folder) {
                                              {"matmul_lowbit_u4.vasm", "EXPERTS=true"},
                                              {"matmul_scaled.vasm", "GROUP=32"},
                                              {"matmul_scaled.vasm", "TB=f4_e2m1"},
+                                             {"matmul_lowbit_a8.vasm", "EXPERTS=true"},
+                                             {"matmul_scaled.vasm", "EXPERTS=true"},
                                              {"matmul_scaled.vasm", "BY_GROUP=true"}};
     glob_t found;
     char pattern[4200];

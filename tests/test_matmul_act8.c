@@ -156,6 +156,9 @@ static const char *const scaled_kernels[] = {"matmul_scaled",
                                              "matmul_scaled_64x128",
                                              "matmul_scaled_64x64",
                                              "matmul_scaled_16x128",
+                                             "matmul_scaled_96x128",
+                                             "matmul_scaled_160x128",
+                                             "matmul_scaled_192x128",
                                              "matmul_scaled_f8",
                                              "matmul_scaled_spread",
                                              "matmul_scaled_tensor_128x256",
@@ -261,7 +264,7 @@ START_TEST(operands_with_scales_are_multiplied) {
             compare(&p, group, where);
         }
         if (s == 1 && _i % 2 == 0) {
-            const char *wide = scaled_kernels[2 + (_i + 3) % 6];
+            const char *wide = scaled_kernels[2 + (_i + 3) % 9];
             if (has_kernel(program, wide)) {
                 kit_execute(&k, p.c, program, wide, "sm_90a");
                 compare(&p, group, wide);
@@ -275,7 +278,8 @@ START_TEST(operands_with_scales_are_multiplied) {
             compare(&p, group, tensor);
         }
         if (s == 1 && is_narrow(f)) {
-            const char *own = type_of(f->a).bits < 8 ? "matmul_scaled_plain" : "matmul_scaled_spread";
+            bool spread = has_kernel(program, "matmul_scaled_spread");
+            const char *own = spread ? "matmul_scaled_spread" : "matmul_scaled_plain";
             kit_execute(&k, p.c, program, own, "sm_120a");
             snprintf(where, sizeof where, "%s for sm_120a, %s", own, f->define);
             compare(&p, group, where);
