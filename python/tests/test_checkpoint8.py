@@ -331,23 +331,6 @@ def test_refused(tmp_path, name):
     assert "tvm-pack --from=auto" in str(caught.value)
 
 
-def test_experts_are_refused(tmp_path):
-    """Those that transformers has as stacks and files one by one, as DeepSeek-V3's."""
-    model = torch.nn.Module()
-    model.experts = torch.nn.Module()
-    model.experts.num_experts = 1
-    model.experts.gate_up_proj = torch.nn.Parameter(torch.zeros(1, 256, 128))
-    model.experts.down_proj = torch.nn.Parameter(torch.zeros(1, 128, 128))
-    (tmp_path / "config.json").write_text(json.dumps({"quantization_config": DEEPSEEK}))
-    tensors = fp8(128, 128, (128, 128))[1]
-    kinds = ("gate_proj", "up_proj", "down_proj")
-    layers = {f"experts.0.{kind}.{name}": tensor for kind in kinds for name, tensor in tensors.items()}
-    write(tmp_path / "model.safetensors", layers)
-    with pytest.raises(UnsupportedError, match=r"experts.0.*\(fp8\).*no program multiplies experts so"):
-        storage.load(model, tmp_path)
-    assert model.experts.down_proj.dim() == 3
-
-
 def test_sizes_are_refused(tmp_path):
     weight = torch.zeros(8, 96, dtype=torch.int8)
     tensors = {"weight": weight, "weight_scale": torch.ones(8, 1)}

@@ -16,7 +16,7 @@ from microscaled_kit import F8, SCALES, codes_of, rounded, values, whole_scale  
 from torch_kit import DEVICES, close, tvm_pack  # noqa: E402
 
 from tilusvm import UnsupportedError, nn, storage  # noqa: E402
-from tilusvm.experts import MixtureOfExperts  # noqa: E402
+from tilusvm.experts import Experts8, MixtureOfExperts  # noqa: E402
 from tilusvm.nn8 import Linear8  # noqa: E402
 
 K, N, STEP = 256, 72, 0.001
@@ -252,7 +252,7 @@ def saved(path, files):
 @torch.no_grad()
 @pytest.mark.parametrize("algorithm", ["NVFP4", "MXFP4", "MXFP8"])
 def test_experts(tmp_path, algorithm):
-    """Of Qwen3 MoE, which files have one by one: their activations keep 16 bits, those of linear layers do not."""
+    """Of Qwen3 MoE, which files have one by one: their activations are rounded as those of linear layers are."""
     pytest.importorskip("transformers")
     from decoder_kit import tiny_model
 
@@ -291,11 +291,14 @@ def test_experts(tmp_path, algorithm):
     x = torch.randn(4, 128).bfloat16()
     chosen, shares = torch.tensor([[0, 1], [2, 0], [1, 2], [0, 2]]), torch.rand(4, 2)
     y = torch.zeros(4, 128, dtype=torch.float64)
+    assert isinstance(mixture.down_proj, Experts8) and mixture.down_proj.activations == algorithm.lower()
+    inputs = rounded_inputs(x, algorithm)
     for token, (pair, share) in enumerate(zip(chosen.tolist(), shares.double())):
         for expert, part in zip(pair, share):
             gate, up, down = (weights[f"{owner}.{expert}.{kind}_proj"] for kind in ("gate", "up", "down"))
-            h = torch.nn.functional.silu(gate @ x[token].double()) * (up @ x[token].double())
-            y[token] += part * (down @ h)
+            gate, up = ((each @ inputs[token]).bfloat16().double() for each in (gate, up))
+            h = (torch.nn.functional.silu(gate) * up).bfloat16()
+            y[token] += part * (down @ rounded_inputs(h, algorithm))
     close(mixture(x, chosen, shares), y, 2e-2)
 
 
@@ -309,8 +312,12 @@ def test_experts_with_scales_of_inputs(tmp_path):
     names = ("gate_proj", "up_proj", "down_proj")
     saved(tmp_path, {f"experts.0.{name}": quantized("NVFP4_AWQ", torch.randn(128, 128))[1] for name in names})
     configured(tmp_path, {"quant_algo": "NVFP4_AWQ"})
-    with pytest.raises(UnsupportedError, match="experts.0.*pre_quant_scale, by which the inputs of experts are not"):
-        storage.load(model, tmp_path, activations="nvfp4")
+    storage.load(model, tmp_path, activations="nvfp4")
+    x = torch.randn(4, 128).bfloat16()
+    for name in names:
+        stack = getattr(model.experts, name)
+        exact = rounded_inputs(x * stack.smoothing[0], "NVFP4_AWQ") @ (stack.dequantize()[0] / stack.smoothing[0]).double().T
+        close(stack(x, torch.zeros(4).long()), exact, 1e-2)
 
 
 @pytest.mark.transformers

@@ -28,16 +28,18 @@ _NARROW_B = ("f4_e2m1", "f6_e2m3", "f6_e3m2")  # of matmul_scaled, of bytes
 # ---- products ----
 
 
-def _check_scaled_types(op, a, b, group, by_group, alpha, type_b):
+def check_scaled_types(op, a, b, group, by_group, alpha, type_b, dim):
+    """Of products of numbers with scales, whose b has `dim` dimensions."""
     need_choice(op, "a", a.dtype, (*_EIGHT, torch.uint8))
     need_choice(op, "type_b", type_b, _NARROW_B)
-    need(op, "b", b, dtype=(*_F8, torch.uint8) if a.dtype in _F8 else a.dtype, dim=2)
+    need(op, "b", b, dtype=(*_F8, torch.uint8) if a.dtype in _F8 else a.dtype, dim=dim)
     if group not in (0, 16, 32, 128):
         raise ValueError(f"{op}: group must be 0, 16, 32 or 128, not {group!r}")
     if by_group and group != 128:
         raise ValueError(f"{op}: by_group goes with group 128, not {group}")
-    if a.dtype == torch.int8 and group != 128:
-        raise ValueError(f"{op}: int8 goes with group 128; matmul multiplies it exactly where rows have one scale")
+    whole, hint = ("128", "; matmul multiplies it exactly where rows have one scale") if dim == 2 else ("128 or 0", "")
+    if a.dtype == torch.int8 and str(group) not in whole.split(" or "):
+        raise ValueError(f"{op}: int8 goes with group {whole}{hint}")
     if a.dtype == torch.uint8 and type_b != "f4_e2m1":
         raise ValueError(f"{op}: where a is uint8, f4_e2m1, type_b must be f4_e2m1, too, not {type_b!r}")
     if a.dtype == torch.uint8 and group not in (16, 32):
@@ -48,26 +50,36 @@ def _check_scaled_types(op, a, b, group, by_group, alpha, type_b):
         raise ValueError(f"{op}: alpha goes with group 16 (NVFP4), not with {group}")
 
 
-def _check_scaled(op, a, b, group, by_group, alpha, type_b):
-    _check_scaled_types(op, a, b, group, by_group, alpha, type_b)
+def check_scaled_extents(op, a, b, group, type_b):
+    """Of the same: the last two extents of b, which are rows and their numbers."""
     bits = int(type_b[1]) if b.dtype == torch.uint8 else 8
-    n, k = b.shape[0], b.shape[1] * 8 // bits
+    n, k = b.shape[-2], b.shape[-1] * 8 // bits
     own = k // 2 if a.dtype == torch.uint8 else k
     if a.dim() < 1 or a.shape[-1] != own:
         what = f"{k} columns, as b has" if own == k else f"{own} columns of bytes, two numbers in each, as b has"
         raise ValueError(f"{op}: a must have {what}, not the shape {list(a.shape)}")
     unit = 128 if bits < 8 else 32 if group == 32 else 16
-    if n % 8 or k % unit or b.shape[1] * 8 % bits:
+    if n % 8 or k % unit or b.shape[-1] * 8 % bits:
         allowed = "and of 16 columns (group 32: 32; of fewer than 8 bits: 128 numbers)"
         raise ValueError(f"{op}: b must have a multiple of 8 rows, {allowed}, not {[n, k]}")
 
 
-@operator(
-    "matmul_scaled", T=lambda a: "f4_e2m1" if a.dtype == torch.uint8 else a.dtype,
-    TB=lambda b, type_b: type_b if b.dtype == torch.uint8 else b.dtype, OTYPE=("out_dtype", FLOATS), BIAS="bias",
-    GROUP=lambda group: str(group), BY_GROUP="by_group", ALPHA="alpha", names={"sa": "scale_a", "sb": "scale_b"},
-    shapes=ROWS, check=_check_scaled, convert=dict.fromkeys(("a", "b", "scale_a", "scale_b"), as_bytes),
-)  # fmt: skip
+def _check_scaled(op, a, b, group, by_group, alpha, type_b):
+    check_scaled_types(op, a, b, group, by_group, alpha, type_b, 2)
+    check_scaled_extents(op, a, b, group, type_b)
+
+
+#: What declares a product of numbers with scales, of a, b, group, by_group, alpha, type_b and out_dtype.
+SCALED = {
+    "T": lambda a: "f4_e2m1" if a.dtype == torch.uint8 else a.dtype,
+    "TB": lambda b, type_b: type_b if b.dtype == torch.uint8 else b.dtype, "OTYPE": ("out_dtype", FLOATS),
+    "BIAS": "bias", "GROUP": lambda group: str(group), "BY_GROUP": "by_group", "ALPHA": "alpha",
+    "names": {"sa": "scale_a", "sb": "scale_b"},
+    "convert": dict.fromkeys(("a", "b", "scale_a", "scale_b"), as_bytes),
+}  # fmt: skip
+
+
+@operator("matmul_scaled", **SCALED, shapes=ROWS, check=_check_scaled)
 def matmul_scaled(
     a: torch.Tensor, b: torch.Tensor, scale_a: torch.Tensor, scale_b: torch.Tensor, bias: torch.Tensor | None = None,
     *, group: int = 128, out_dtype: torch.dtype = torch.bfloat16, by_group: bool = False,
@@ -94,27 +106,35 @@ def _integers(type, activations):
     return {"WTYPE": format_of(type).consts["WTYPE"], "ATYPE": TYPES[activations]}
 
 
-def _check_a8(op, a, packed, scales, levels, type, group):
-    need(op, "packed", packed, dtype=torch.uint8, dim=3)
-    need(op, "scales", scales, dim=2)
+def check_a8_weights(op, a, packed, scales, levels, group, dim):
+    """Of products of activations of 8 bits and weights of fewer, whose packed has `dim` dimensions."""
+    need(op, "packed", packed, dtype=torch.uint8, dim=dim)
+    need(op, "scales", scales, dim=dim - 1)
     if group not in (0, 32, 64, 128):
         raise ValueError(f"{op}: group must be 0, 32, 64 or 128, not {group!r}")
-    k = packed.shape[1] * 128
+    k = packed.shape[-2] * 128
     if a.dim() < 1 or a.shape[-1] != k:
         raise ValueError(f"{op}: a must have {k} columns, as the weights have rows, not the shape {list(a.shape)}")
-    if scales.shape[1] % 8 or -(-scales.shape[1] // 64) != packed.shape[0]:
+    if scales.shape[-1] % 8 or -(-scales.shape[-1] // 64) != packed.shape[-3]:
         raise ValueError(f"{op}: scales must have a multiple of 8 columns, those of the packed weights")
     if levels is not None and a.dtype != torch.int8:
         raise TypeError(f"{op}: levels go with int8, not with {a.dtype}")
 
 
-@operator(
-    "matmul_lowbit_a8", ATYPE=("a", (torch.int8, torch.float8_e4m3fn)), STYPE=("scales", FLOATS),
-    OTYPE=("out_dtype", FLOATS), GROUP=lambda group: str(group), ZEROS="zeros", LEVELS="levels", BIAS="bias",
-    constants=lambda type: {"WTYPE": format_of(type).consts["WTYPE"]},
-    names={"sa": "scale_a", "p": "packed", "s": "scales", "level": "levels", "z": "zeros"}, shapes=ROWS,
-    check=_check_a8,
-)  # fmt: skip
+def _check_a8(op, a, packed, scales, levels, group):
+    check_a8_weights(op, a, packed, scales, levels, group, 3)
+
+
+#: What declares a product of activations of 8 bits and weights of fewer, of a, scales, type, group and out_dtype.
+A8 = {
+    "ATYPE": ("a", (torch.int8, torch.float8_e4m3fn)), "STYPE": ("scales", FLOATS), "OTYPE": ("out_dtype", FLOATS),
+    "GROUP": lambda group: str(group), "ZEROS": "zeros", "LEVELS": "levels", "BIAS": "bias",
+    "constants": lambda type: {"WTYPE": format_of(type).consts["WTYPE"]},
+    "names": {"sa": "scale_a", "p": "packed", "s": "scales", "level": "levels", "z": "zeros"},
+}  # fmt: skip
+
+
+@operator("matmul_lowbit_a8", **A8, shapes=ROWS, check=_check_a8)
 def matmul_lowbit_a8(
     a: torch.Tensor, packed: torch.Tensor, scale_a: torch.Tensor, scales: torch.Tensor,
     levels: torch.Tensor | None = None, zeros: torch.Tensor | None = None, bias: torch.Tensor | None = None, *,

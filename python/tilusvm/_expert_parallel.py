@@ -10,7 +10,8 @@ from ._torch import torch
 import torch.distributed as dist
 
 from ._route import Routes
-from .experts import Experts, MixtureOfExperts
+from ._stack import Stack
+from .experts import MixtureOfExperts
 
 
 def shard_experts(mixture: MixtureOfExperts, rank: int, world: int) -> MixtureOfExperts:
@@ -30,7 +31,7 @@ def shard_experts(mixture: MixtureOfExperts, rank: int, world: int) -> MixtureOf
     return made
 
 
-def _part(stack: Experts, own: slice) -> Experts:
+def _part(stack: Stack, own: slice) -> Stack:
     made = copy.copy(stack)
     made.experts = own.stop - own.start
     made._buffers = {name: None if b is None else b[own] for name, b in stack._buffers.items()}

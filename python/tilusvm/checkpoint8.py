@@ -6,7 +6,7 @@ and mxfp4-pack-quantized, where these are asked for, or the device multiplies 4 
 write it, and Model Optimizer's FP8, MXFP8, W8A8 of SmoothQuant, NVFP4 with and without AWQ, and W4A8 of MXFP4. Codes
 and scales are those of the file; weights of 8 bits, and of W4A4, stay where it is mapped. Scales of activations that
 are found as the model runs are one for each row, or for 128 of it, where the weights have blocks; one that the file has
-(static) is taken. Experts, of NVFP4, MXFP4 and MXFP8, keep activations of 16 bits. Formats: compressed-tensors'
+(static) is taken. Experts that files have one by one become stacks, experts.Experts8. Formats: compressed-tensors'
 QuantizationArgs, DeepSeek-V3's inference/kernel.py, Model Optimizer's modelopt/torch/export/quant_utils.py and
 torch/quantization/qtensor.
 """
@@ -22,10 +22,9 @@ from ._checkpoint_rules import Rule, configuration_of, rules_of
 from ._formats import bits_of_codes, codes_of_bits, format_of
 from ._narrow import as_bytes, widened
 from ._torch import torch
-from .nn import Linear
 from .nn8 import MICROSCALED, Linear8
 
-__all__ = ["EightLayer", "ExpertLayer", "MicroscaledLayer", "layers_of"]
+__all__ = ["EightLayer", "MicroscaledLayer", "layers_of"]
 
 _CODES, _SCALES = ("weight", "weight_packed"), ("weight_scale", "weight_scale_inv")
 _TENSORS = (*_CODES, *_SCALES, "weight_shape", "weight_zero_point", "weight_g_idx", "input_scale", "input_zero_point",
@@ -114,10 +113,6 @@ class EightLayer:
             f"{self._path}: layer {self.name} ({self.rule.format}) cannot be multiplied by activations of "
             f"{self._bits()} bits: {what}; {_INSTEAD}"
         )
-
-    def of_expert(self, experts: str) -> ExpertLayer:
-        """The same where it is a matrix of one of these experts. UnsupportedError where these are not taken."""
-        raise self.refused(f"no program multiplies experts so, as those of {experts}")
 
     def placeholder(self) -> torch.nn.Module:
         """A module without memory that has the names of the layer's tensors in the file."""
@@ -287,28 +282,6 @@ class MicroscaledLayer(EightLayer):
             _, names, inverse = _MICROSCALED[self.rule.format]
             made.multiplier, made.input_scale = (self._whole(tensors, name, inverse) for name in names)
         return made
-
-    def of_expert(self, experts: str) -> ExpertLayer:
-        if _SMOOTHING in self.shapes:
-            raise self.refused(f"it has a {_SMOOTHING}, by which the inputs of {experts} are not multiplied")
-        return ExpertLayer(self.name, self.shapes, self.rule, self.dtype, self._path)
-
-
-class ExpertLayer(MicroscaledLayer):
-    """One matrix of an expert: its weights are those of the file, and activations keep 16 bits, as experts have no
-    product of rounded ones."""
-
-    @torch.no_grad()
-    def layer(self, tensors: Mapping[str, torch.Tensor], dtype: torch.dtype | None = None) -> Linear:
-        type, group, _ = MICROSCALED[self.rule.activations]
-        bits, codes = format_of(type).bits, tensors[self.codes].contiguous().view(torch.uint8)
-        _, names, inverse = _MICROSCALED[self.rule.format]
-        return Linear.from_strings(
-            bits_of_codes(codes_of_bits(codes, bits).t().contiguous(), bits), tensors[self.scales].t().contiguous(),
-            bias=tensors.get("bias"), type=type, group=group, in_features=self.in_features,
-            out_features=self.out_features, dtype=dtype or self.dtype,
-            multiplier=self._whole(tensors, names[0], inverse) if self.rule.activations == "nvfp4" else None,
-        )  # fmt: skip
 
 
 def layers_of(folder: str, files: Iterable[Any], four: Collection[str] = ()) -> dict[str, EightLayer]:

@@ -11,57 +11,31 @@ of transformers (Mixtral, Qwen 2 and 3 MoE, gpt-oss, DeepSeek, ...).
 from __future__ import annotations
 
 import copy
+import itertools
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 from ._torch import torch
 
-from ._formats import format_of
+from ._act8_experts import matmul_lowbit_a8_experts, matmul_scaled_experts
+from ._expert_rows import ExpertRows, check_offsets, rows_of
+from ._experts8 import Experts8
 from ._narrow import check_scales, widened
-from ._registry import FLOATS, need, need_tensor, operator
-from ._route import Routes, bucket
+from ._registry import need, operator
+from ._route import Routes
 from ._router import give_routers
-from .nn import Linear, LowBit, filled
-from .ops import LOWBIT, check_group, check_out, check_zeros, combine, embedding, group_rows
+from ._stack import Stack
+from .nn import Linear, Linear8, LowBit, filled
+from .ops import LOWBIT, check_group, check_out, check_zeros, combine, group_rows
 
-__all__ = ["ExpertRows", "Experts", "MixtureOfExperts", "matmul_experts", "route_", "rows_of"]
-
-class ExpertRows(NamedTuple):
-    """Rows sorted by expert: those of expert e are offsets[e] to offsets[e + 1] - 1. Behind them are those of none."""
-
-    rows: torch.Tensor  #: i32 [count]: which row stands at each place
-    offsets: torch.Tensor  #: i32 [experts + 1]
-    places: torch.Tensor  #: i32 [count]: the place of each row; count of one of none
-
-    def spread(self, x: torch.Tensor, each: int = 1) -> torch.Tensor:
-        """x [count / each, k] as sorted rows [count, k]; each: rows that share one of x."""
-        if x.dtype in FLOATS and x.dim() == 2:
-            return embedding(self.rows, x.contiguous(), each)
-        return x.index_select(0, self.rows if each == 1 else self.rows // each)
-
-    def gather(self, y: torch.Tensor) -> torch.Tensor:
-        """The way back; rows without an expert are zeros."""
-        count = self.places.shape[0]
-        return torch.where((self.places < count)[:, None], y.index_select(0, self.places.clamp(max=count - 1)), 0)
-
-
-def rows_of(index: torch.Tensor | Routes, experts: int) -> ExpertRows:
-    """The rows of each expert for an integer tensor that names the expert of each row, of any shape; without a copy to
-    the host. A number that is not 0 to experts - 1 is that of no expert. Routes, of ops.route, are sorted already."""
-    if isinstance(index, Routes):
-        need("rows_of", "offsets", index.offsets, shape=(experts + 1,))
-        return ExpertRows(index.rows, index.offsets, index.places.reshape(-1))
-    need_tensor("rows_of", "index", index)
-    if index.dtype.is_floating_point or index.dtype == torch.bool:
-        raise TypeError(f"rows_of: index must be of integers, not {index.dtype}")
-    offsets, rows, places = bucket(index.reshape(-1).int(), buckets=experts)
-    return ExpertRows(rows, offsets, places)
-
+__all__ = [
+    "ExpertRows", "Experts", "Experts8", "MixtureOfExperts", "matmul_experts", "matmul_lowbit_a8_experts",
+    "matmul_scaled_experts", "route_", "rows_of",
+]  # fmt: skip
 
 # ---- the operator ----
 
 _GATHERED = 8  #: rows in all up to which the product itself gathers them; more are copied sooner (bench/REJECTED)
-MOST_EXPERTS = 512  #: as the program has room for their offsets
 
 
 def _check(op, x, offsets, packed, scales, zeros, type, group, out_dtype, rows, early):
@@ -73,9 +47,7 @@ def _check(op, x, offsets, packed, scales, zeros, type, group, out_dtype, rows, 
     k = packed.shape[2] * group_rows(group)
     if x.shape[1] != k:
         raise ValueError(f"{op}: x must have {k} columns, as the weights have rows, not {x.shape[1]}")
-    if not 1 <= packed.shape[0] <= MOST_EXPERTS:
-        raise ValueError(f"{op}: packed must be of 1 to {MOST_EXPERTS} experts, not {packed.shape[0]}")
-    need(op, "offsets", offsets, dtype=torch.int32, shape=(packed.shape[0] + 1,))
+    check_offsets(op, "packed", packed, offsets)
     check_zeros(op, type, zeros)
     check_out(op, dtype, out_dtype)
     if early and rows is not None:
@@ -111,7 +83,7 @@ def matmul_experts(
 # ---- layers ----
 
 
-class Experts(LowBit):
+class Experts(Stack):
     """`experts` linear layers of one shape and type, nn.Linear without a gradient: y[i] = x[i] W[expert of i]^T + bias.
 
     The arguments, but for batch_invariant, and the buffers are those of nn.Linear, the buffers with a first dimension
@@ -119,119 +91,53 @@ class Experts(LowBit):
     """
 
     has_turns = False  #: are outputs 2j and 2j + 1 a gate and what it gates?
+    has_gates = True
+    _of = Linear
+    _own = ("in_features", "out_features", "type", "group", "_whole", "_activations")
+    _alike = ("in_features", "out_features", "type", "group", "dtype")
 
     def __init__(
         self, experts: int, in_features: int, out_features: int, bias: bool = True, *,
         device: torch.device | str | None = None, **options: Any,
     ) -> None:  # fmt: skip
-        super().__init__()
-        if not isinstance(experts, int) or not 1 <= experts <= MOST_EXPERTS:
-            raise ValueError(f"Experts: experts must be a number from 1 to {MOST_EXPERTS}, not {experts!r}")
         one = Linear(in_features, out_features, bias, device="meta", **options)
         if one.batch_invariant:
             raise ValueError("Experts: batch_invariant is for nn.Linear alone")
-        self.experts, self.in_features, self.out_features = experts, in_features, out_features
-        self.type, self.group, self._whole, self._activations = one.type, one.group, one._whole, one._activations
-        for name, tensor in one._buffers.items():
-            made = None
-            if tensor is not None:
-                shape = () if name == "multiplier" else tensor.shape
-                made = torch.zeros(experts, *shape, dtype=tensor.dtype, device=device)
-            self.register_buffer(name, made)
-        if self.order is not None:
-            self.order += torch.arange(in_features, dtype=torch.int32, device=device)
-        if self.multiplier is not None:
-            self.multiplier += 1
+        super().__init__(experts, one, device)
 
     @classmethod
-    def from_linears(cls, layers: Iterable[Linear]) -> Experts:
-        """Of nn.Linear layers of one shape and type, whose tensors are copied. What some have and others have not, is
-        made up: zero points in the middle, a bias of zeros, the plain order, a multiplier of 1. Scales are of 8 bits
-        where those of all are."""
-        layers = list(layers)
-        return cls.collect(layers, len(layers))
+    def _like(cls, layer, count):
+        return cls(
+            count, layer.in_features, layer.out_features, False, type=layer.type, group=layer.group,
+            dtype=layer.dtype, scale_dtype=layer.scale_dtype, device="meta",
+        )  # fmt: skip
 
-    @classmethod
-    @torch.no_grad()
-    def collect(cls, layers: Iterable[Linear], count: int) -> Experts:
-        """from_linears of an iterable of `count` layers, of which only one need be there at a time."""
-        made = None
-        for i, layer in enumerate(layers):
-            if not isinstance(layer, Linear):
-                raise TypeError(f"layers must be nn.Linear, not {type(layer).__name__}")
-            if made is None:
-                made = cls(
-                    count, layer.in_features, layer.out_features, False, type=layer.type, group=layer.group,
-                    dtype=layer.dtype, scale_dtype=layer.scale_dtype, device="meta",
-                )  # fmt: skip
-            for name in ("in_features", "out_features", "type", "group", "dtype"):
-                if getattr(layer, name) != getattr(made, name):
-                    raise ValueError(f"{name} of expert {i} is {getattr(layer, name)}, not {getattr(made, name)}")
-            if layer.scale_dtype != made.scale_dtype:
-                made._widen()
-            for name, value in layer._buffers.items():
-                if name == "scales" and made.scale_dtype is None:
-                    value = widened(value, layer.dtype)
-                made._set(name, i, value)
-        if made is None or i != count - 1:
-            raise ValueError(f"there must be {count} layers, one at least")
-        return made
-
-    def _widen(self):
-        """Scales of 8 bits become halves, as those of another expert are."""
-        if self.scale_dtype is not None:
-            self.scales, self._activations = widened(self.scales, self.dtype), None
-
-    def _set(self, name, expert, value):
-        """Copies an expert's tensor to its place; None where it has none, for which the others' make up one."""
-        buffer = self._buffers[name]
-        if value is None and buffer is None:
-            return
-        if buffer is None or buffer.is_meta:
-            shape = (self.experts,) if name == "multiplier" else (self.experts, *value.shape)
-            plain = {"zeros": float(1 << format_of(self.type).bits - 1), "multiplier": 1.0}.get(name, 0)
-            buffer = self._buffers[name] = torch.full(shape, plain, dtype=value.dtype, device=value.device)
-            if name == "order":
-                buffer += torch.arange(self.in_features, dtype=value.dtype, device=value.device)
-        if value is not None:
-            buffer[expert] = value.view(buffer[expert].shape)
-
-    @classmethod
-    @torch.no_grad()
-    def from_float(
-        cls, weight: torch.Tensor, type: str = "u4", group: int = 128, *, bias: torch.Tensor | None = None,
-        transposed: bool = False, device: torch.device | str | None = None, **options: Any,
-    ) -> Experts:  # fmt: skip
-        """Quantizes weights [experts, out_features, in_features], or with transposed [experts, in_features,
-        out_features], one expert after the other; bias: [experts, out_features]; options: of nn.Linear.from_float."""
-        need_tensor("from_float", "weight", weight)
-        if weight.dim() != 3:
-            raise ValueError(f"from_float: weight must have 3 dimensions, not the shape {list(weight.shape)}")
-
-        def layers():
-            for i, matrix in enumerate(weight.detach()):
-                linear = torch.nn.Linear(1, 1, bias=False, device="meta")
-                linear.weight = torch.nn.Parameter(matrix.t() if transposed else matrix, requires_grad=False)
-                if bias is not None:
-                    linear.bias = torch.nn.Parameter(bias[i].detach(), requires_grad=False)
-                yield Linear.from_float(linear, type, group, device=device, **options)
-
-        return cls.collect(layers(), weight.shape[0])
-
-    def linear(self, expert: int) -> Linear:
-        """One of them, an nn.Linear over the same memory."""
-        made = Linear(
+    def _one(self):
+        return Linear(
             self.in_features, self.out_features, self.bias is not None, type=self.type, group=self.group,
             zeros=self.zeros is not None, dtype=self.dtype, scale_dtype=self.scale_dtype, device="meta",
         )  # fmt: skip
-        for name, buffer in self._buffers.items():
-            value = None if buffer is None else buffer[expert]
-            made._buffers[name] = value.view(1) if name == "multiplier" and value is not None else value
-        return made
 
-    def dequantize(self, dtype: torch.dtype = torch.float32) -> torch.Tensor:
-        """The weights [experts, out_features, in_features]."""
-        return torch.stack([self.linear(i).dequantize(dtype) for i in range(self.experts)])
+    @classmethod
+    def from_float(
+        cls, weight: torch.Tensor, type: str = "u4", group: int = 128, *, activations: str | None = None,
+        **options: Any,
+    ) -> Experts | Experts8:  # fmt: skip
+        """Quantizes weights [experts, out_features, in_features], or with transposed [experts, in_features,
+        out_features], one expert after the other; bias: [experts, out_features]; activations: as of
+        nn.Linear.from_float, of which other options are: an Experts8, which rounds x to 8 or 4 bits."""
+        if activations is not None:
+            return Experts8.from_float(weight, type, group, activations=activations, **options)
+        return super().from_float(weight, type, group, **options)
+
+    def _take(self, expert, layer):
+        if layer.scale_dtype != self.scale_dtype and self.scale_dtype is not None:
+            # scales of 8 bits become halves, as those of another expert are
+            self.scales, self._activations = widened(self.scales, self.dtype), None
+        for name, value in layer._buffers.items():
+            if name == "scales" and self.scale_dtype is None:
+                value = widened(value, layer.dtype)
+            self._set(name, expert, value)
 
     def forward(
         self, x: torch.Tensor, experts: torch.Tensor | ExpertRows, bias: torch.Tensor | None = None,
@@ -240,18 +146,7 @@ class Experts(LowBit):
         """x: [rows, in_features]; experts: an integer to a row, or the ExpertRows by which x has been sorted, as the
         result is then. bias: [experts, out_features], in the place of the layers' own. gate, early: as of
         matmul_experts, early with ExpertRows alone."""
-        need_tensor("Experts", "x", x)
-        if x.dtype is not self.dtype and torch.is_autocast_enabled(x.device.type):
-            x = x.to(self.dtype)
-        if x.dim() != 2 or x.shape[1] != self.in_features:
-            raise ValueError(f"Experts: x must have the shape [rows, {self.in_features}], not {list(x.shape)}")
-        if isinstance(experts, ExpertRows):
-            return self._multiply(x, experts, bias, gate, early=early)
-        rows = rows_of(experts, self.experts)
-        named = rows.places.shape[0]
-        if named != x.shape[0]:
-            raise ValueError(f"Experts: experts must name one for each of {x.shape[0]} rows, not {named}")
-        return rows.gather(self._multiply(rows.spread(x), rows, bias, gate))
+        return self._by_expert(x, experts, lambda x, rows: self._multiply(x, rows, bias, gate, early=early))
 
     def of_tokens(
         self, x: torch.Tensor, rows: ExpertRows, bias: torch.Tensor | None = None, gate: str | None = None,
@@ -268,9 +163,7 @@ class Experts(LowBit):
         if self.scale_dtype is not None and x.dtype != self.dtype:  # the operator takes both types of halves
             raise TypeError(f"Experts: x must be {self.dtype}, not {x.dtype}")
         if self.order is not None:
-            place = torch.arange(x.shape[0], dtype=torch.int32, device=x.device)
-            owner = torch.searchsorted(rows.offsets[1:], place, right=True).clamp(max=self.experts - 1)
-            x = x.gather(1, self.order.index_select(0, owner).long())
+            x = x.gather(1, self.order.index_select(0, rows.owners(x.shape[0])).long())
         if k != self.in_features:
             x = torch.nn.functional.pad(x, (0, k - self.in_features))
         bias = filled(self.bias if bias is None else bias.to(self.dtype).contiguous(), n)
@@ -281,8 +174,17 @@ class Experts(LowBit):
         columns = self.out_features // (2 if gate else 1)
         return y if columns == y.shape[1] else y[:, :columns].contiguous()
 
-    def extra_repr(self) -> str:
-        return f"experts={self.experts}, {self.linear(0).extra_repr()}"
+    def behind(self, h, rows, unit, activation, bias=None):
+        # the product before has waited for what wrote the offsets
+        return self(unit(h).to(self.dtype), rows, bias, early=True)
+
+
+def collect(layers: Iterable[LowBit], count: int) -> Experts | Experts8:
+    """The stack of an iterable of `count` layers, nn.Linear or nn.Linear8, as collect of its class makes it."""
+    layers = iter(layers)
+    first = next(layers, None)
+    kind = Experts8 if isinstance(first, Linear8) else Experts
+    return kind.collect(layers if first is None else itertools.chain([first], layers), count)
 
 
 class MixtureOfExperts(torch.nn.Module):
@@ -301,6 +203,7 @@ class MixtureOfExperts(torch.nn.Module):
         between = copy.copy(module)
         between._parameters = {}
         self._between = [between]  # no module of ours: it has no tensors
+        self._activation = _activation_of(between)
         for name, parameter in module._parameters.items():
             if name.endswith("_bias"):
                 self.register_parameter(name, parameter)
@@ -346,20 +249,38 @@ class MixtureOfExperts(torch.nn.Module):
     def _products(self, x, rows, is_sorted=False):
         """Of tokens x whose choices the ExpertRows sort, or of rows that are sorted already: what their experts make of
         them, sorted, without weights."""
-        gate = None
+        gate, between = None, self._between[0]
         if hasattr(self, "gate_proj"):
             x = x if is_sorted else rows.spread(x, rows.rows.shape[0] // max(x.shape[0], 1))
             h = torch.stack([self.gate_proj(x, rows), self.up_proj(x, rows)], -1 if self._interleaved() else -2)
             h = h.flatten(-2)
         else:
             first = "gate_up_proj" if hasattr(self, "gate_up_proj") else "up_proj"
-            stack, bias, gate = getattr(self, first), getattr(self, f"{first}_bias", None), self._gate()
-            h = stack(x, rows, bias, gate) if is_sorted else stack.of_tokens(x, rows, bias, gate)
-        between = self._between[0]
-        if gate is None:
-            h = between._apply_gate(h) if getattr(between, "has_gate", True) else between.act_fn(h)
-        # the first product has waited for what wrote the offsets
-        return self.down_proj(h.to(x.dtype), rows, getattr(self, "down_proj_bias", None), early=True)
+            stack, bias = getattr(self, first), getattr(self, f"{first}_bias", None)
+            gate = self._gate() if stack.has_gates else None
+            more = (gate,) if gate else ()
+            h = stack(x, rows, bias, *more) if is_sorted else stack.of_tokens(x, rows, bias, *more)
+        unit = between._apply_gate if getattr(between, "has_gate", True) else between.act_fn
+        unit, activation = (unit, self._activation) if gate is None else ((lambda h: h), None)
+        return self.down_proj.behind(h, rows, unit, activation, getattr(self, "down_proj_bias", None))
+
+
+def _activation_of(between):
+    """What swiglu calls the activation of a mixture's unit, found out by trying it; None where it is another unit."""
+    if not getattr(between, "has_gate", True):
+        return None
+    h = torch.linspace(-40.0, 40.0, 256, device="cpu")[torch.arange(256, device="cpu") * 97 % 256].view(8, 32)
+    try:
+        found = between._apply_gate(h)
+    except (AttributeError, RuntimeError, TypeError, ValueError):
+        return None
+    a, b = h.chunk(2, -1)
+    functions = {
+        "silu": torch.nn.functional.silu, "gelu": torch.nn.functional.gelu,
+        "gelu_tanh": lambda a: torch.nn.functional.gelu(a, approximate="tanh"),
+    }  # fmt: skip
+    alike = (name for name, act in functions.items() if torch.allclose(found, act(a) * b, rtol=1e-6, atol=1e-6))
+    return next(alike, None)
 
 
 def route_(model: torch.nn.Module) -> torch.nn.Module:
@@ -381,6 +302,12 @@ def stacks_of(module) -> list[str]:
     return [*found[:1], "down_proj"] if found else []
 
 
+def sizes_of_stacks(module) -> dict[str, tuple[int, int]]:
+    """Of each of stacks_of(module): in_features, out_features."""
+    shapes = {name: module._parameters[name].shape[1:] for name in stacks_of(module)}
+    return {name: tuple(shape if _transposed(module) else shape[::-1]) for name, shape in shapes.items()}
+
+
 @torch.no_grad()
 def quantize_mixture(module, types, group, **options) -> MixtureOfExperts:
     """Of the experts of transformers; types: a type for each of stacks_of(module); options: of nn.Linear.from_float."""
@@ -392,14 +319,15 @@ def quantize_mixture(module, types, group, **options) -> MixtureOfExperts:
     return made
 
 
-def empty_mixture(module, type, group, *, zeros) -> MixtureOfExperts:
+def empty_mixture(module, type, group, *, zeros, activations=None) -> MixtureOfExperts:
     """What quantize_mixture makes, without memory."""
+    make, more = (Experts, {}) if activations is None else (Experts8, {"activations": activations})
     made = MixtureOfExperts(module)
     for name in stacks_of(module):
         weight = module._parameters[name]
-        experts, outputs, inputs = weight.mT.shape if _transposed(module) else weight.shape
-        words = {"type": type, "group": group, "zeros": zeros, "dtype": weight.dtype, "device": "meta"}
-        made.add_module(name, Experts(experts, inputs, outputs, False, **words))
+        experts, (inputs, outputs) = len(weight), sizes_of_stacks(module)[name]
+        words = {"type": type, "group": group, "zeros": zeros, "dtype": weight.dtype, "device": "meta", **more}
+        made.add_module(name, make(experts, inputs, outputs, False, **words))
     return made
 
 

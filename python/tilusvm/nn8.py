@@ -11,63 +11,25 @@ from ._torch import torch
 from . import ops, quantize
 from ._act8 import pack_strings_a8
 from ._formats import bits_of_codes, codes_of_bits, format_of
-from ._lowbit import LowBit
+from ._lowbit8 import ACTIVATIONS as ACTIVATIONS
+from ._lowbit8 import FOUR as FOUR
+from ._lowbit8 import MICROSCALED as MICROSCALED
+from ._lowbit8 import LowBit8, NoGradient, scale_of
+from ._lowbit8 import check_activations as check_activations
 from ._modules import matrix_of
 from ._narrow import as_bytes, widened
 from ._registry import HALVES, need, need_tensor
 
 __all__ = ["ACTIVATIONS", "Linear8"]
 
-ACTIVATIONS = {
-    "i8": torch.int8, "f8_e4m3": torch.float8_e4m3fn, "nvfp4": torch.uint8, "mxfp4": torch.uint8,
-    "mxfp8": torch.float8_e4m3fn,
-}  # fmt: skip
-_GREATEST = {"i8": 127.0, "f8_e4m3": 448.0}
-#: Of activations with scales of 8 bits, which weights share: the type, group and type of scales.
-MICROSCALED = {
-    "nvfp4": ("f4_e2m1", 16, torch.float8_e4m3fn), "mxfp4": ("f4_e2m1", 32, torch.uint8),
-    "mxfp8": ("f8_e4m3", 32, torch.uint8),
-}  # fmt: skip
-#: Those of them of 4 bits.
-FOUR = tuple(name for name, (type, *_) in MICROSCALED.items() if format_of(type).bits == 4)
 #: Buffers that layers have alike which become one, and what a message calls them.
 _SHARED = {
     "input_scale": "static scales of inputs", "multiplier": "scales of all weights",
     "smoothing": "scales of each input",
 }  # fmt: skip
-_MOST_NVFP4 = 448.0 * 6.0  # of a number times its scale
 
 
-def check_activations(op: str, activations: str) -> None:
-    if activations not in ACTIVATIONS:
-        *most, last = ACTIVATIONS
-        raise ValueError(f"{op}: activations must be {', '.join(most)} or {last}, not {activations!r}")
-
-
-def _scale_of(x):
-    """NVFP4's scale of all of x, f32 [1], with which the greatest group has the greatest scale."""
-    if not x.numel():
-        return x.new_ones(1, dtype=torch.float32)
-    most = torch.linalg.vector_norm(x.detach(), torch.inf, dtype=torch.float32)
-    return (most / _MOST_NVFP4).clamp(min=torch.finfo(torch.float32).tiny).reshape(1)
-
-
-class _NoGradient(torch.autograd.Function):
-    """y, of which a gradient is refused: rounding would lose it without a word, as integers have none."""
-
-    @staticmethod
-    def forward(ctx, y, *inputs):
-        return y.view_as(y)
-
-    @staticmethod
-    def backward(ctx, grad):
-        raise NotImplementedError(
-            "Linear8 has no gradient, as it rounds its activations to 8 bits or 4: train with nn.Linear without "
-            "activations"
-        )
-
-
-class Linear8(LowBit):
+class Linear8(LowBit8):
     """y = x W^T + bias, as torch.nn.Linear, where x is rounded to 8 or 4 bits, by quantize_rows, and W has as many or
     fewer.
 
@@ -94,9 +56,6 @@ class Linear8(LowBit):
     half() and the like change `dtype` alone. A gradient is refused when it is asked for. state_dict(), storage.save and
     load are as of nn.Linear.
     """
-
-    dtype = torch.float16
-    order = None  # which nn.Linear may have
 
     def __init__(
         self, in_features: int, out_features: int, bias: bool = True, *, type: str = "u4", group: int = 128,
@@ -156,26 +115,6 @@ class Linear8(LowBit):
         buffer("multiplier", activations == "nvfp4", (1,), torch.float32)
         buffer("smoothing", smooth, (in_features,), torch.float32)
 
-    @property
-    def has_blocks(self) -> bool:
-        """Have its weights scales of 128 x 128?"""
-        return self.is_wide and self.group == 128
-
-    def _apply(self, fn, recurse=True):
-        """Moves the buffers, whose types the kernels want as they are; a type of fn's is that of the layer."""
-        before = dict(self._buffers)
-        torch.nn.Module._apply(self, fn, recurse)
-        for name, tensor in before.items():
-            if tensor is not None and self._buffers[name].dtype != tensor.dtype:
-                self._buffers[name] = tensor.to(self._buffers[name].device)
-        dtype = fn(torch.empty(0, dtype=self.dtype)).dtype
-        self.dtype = dtype if dtype in HALVES else self.dtype
-        return self
-
-    def _kind(self):
-        smooth = {} if self.smoothing is None else {"smooth": True}  # which states of layers without it do not say
-        return {**super()._kind(), "activations": self.activations, "static": self.input_scale is not None, **smooth}
-
     @classmethod
     @torch.no_grad()
     def from_float(
@@ -200,7 +139,7 @@ class Linear8(LowBit):
             raise quantize.refusal(weight, dtype)
         if activations in MICROSCALED:
             if made.multiplier is not None:
-                made.multiplier = _scale_of(weight)
+                made.multiplier = scale_of(weight)
             made.packed, made.scales = made._numbers(weight.contiguous(), made.multiplier)
         elif made.is_wide and not group:
             made.packed, made.scales = ops.quantize_rows(weight.contiguous(), ACTIVATIONS[type])
@@ -352,28 +291,8 @@ class Linear8(LowBit):
         """The weights of 4 bits, without their scales."""
         return format_of(self.type).numbers(self.device)[codes_of_bits(self.packed, 4).long()]
 
-    def _numbers(self, x, scale):
-        """x as numbers with scales of 8 bits, and these, beside that of all of x."""
-        _, group, scale_dtype = MICROSCALED[self.activations]
-        return ops.quantize_rows(x, ACTIVATIONS[self.activations], group, scale_dtype=scale_dtype, scale=scale)
-
     def _rounded(self, x):
-        """The numbers of x, their scales, and whether these lie by group; of nvfp4 the scale of all of x."""
-        kind = ACTIVATIONS[self.activations]
-        x = x if self.smoothing is None else x * self.smoothing
-        if self.activations in MICROSCALED:
-            scale = None
-            if self.multiplier is not None:
-                scale = _scale_of(x) if self.input_scale is None else self.input_scale
-            return (*self._numbers(x.contiguous(), scale), *([] if scale is None else [scale]))
-        if self.input_scale is None:
-            group = self.group if self.is_wide else 0
-            return (*ops.quantize_rows(x.contiguous(), kind, group, group > 0), group > 0)
-        greatest = _GREATEST[self.activations]
-        least = -greatest if kind.is_floating_point else -greatest - 1
-        numbers = (x.float() / self.input_scale).clamp(least, greatest)
-        numbers = numbers if kind.is_floating_point else numbers.round()
-        return numbers.to(kind).contiguous(), self.input_scale.expand(*x.shape[:-1], 1).contiguous(), False
+        return self._rounded_by(x, self.smoothing, self.input_scale, True)
 
     def _product_of_microscaled(self, numbers, factors, scale=None, *, bias, out):
         alpha = self.multiplier if scale is None else self.multiplier * scale
@@ -410,7 +329,7 @@ class Linear8(LowBit):
             raise ValueError(f"Linear8: x must have {self.in_features} columns, not the shape {list(x.shape)}")
         with torch.no_grad():
             y = product(*self._rounded(x), bias=self.bias, out=x.dtype)
-        return _NoGradient.apply(y, x) if torch.is_grad_enabled() and x.requires_grad else y
+        return NoGradient.apply(y, x) if torch.is_grad_enabled() and x.requires_grad else y
 
     def extra_repr(self) -> str:
         parts = [

@@ -369,9 +369,9 @@ def quantize_(
     that the data do not reach are quantized without, and warned of.
 
     activations: "i8", "f8_e4m3", "nvfp4", "mxfp4" or "mxfp8": layers become nn8.Linear8, which rounds its activations
-    to 8 bits ("mxfp8": type f8_e4m3 in groups of 32), or with "nvfp4" (f4_e2m1, 16) and "mxfp4" (32) to 4. It goes
-    without calibrate and with neither a mixture's experts nor layers whose inputs are no multiple of 128: name them in
-    skip.
+    to 8 bits ("mxfp8": type f8_e4m3 in groups of 32), or with "nvfp4" (f4_e2m1, 16) and "mxfp4" (32) to 4; experts
+    become experts.Experts8. It goes without calibrate and without layers whose inputs are no multiple of 128: name them
+    in skip.
     """
     from .experts import quantize_mixture, route_
     from .nn import Linear
@@ -396,7 +396,8 @@ def quantize_(
         if module not in made:
             try:
                 if isinstance(kind, dict):
-                    made[module] = quantize_mixture(module, kind, group, scales=scales, **words)
+                    more = {} if activations is None else {"activations": activations}
+                    made[module] = quantize_mixture(module, kind, group, scales=scales, **words, **more)
                 else:
                     counts = None if importance is None else importance.get(name)
                     made[module] = Linear.from_float(
@@ -412,23 +413,22 @@ def quantize_(
 
 def _check_eight(types, modules, activations, calibrate, words):
     """ValueError for what does not go with activations of 8 or 4 bits, before a layer is replaced."""
+    from .experts import sizes_of_stacks
     from .nn8 import Linear8
 
     if activations is None:
         return
     if calibrate is not None:
         raise ValueError("calibrate goes without activations: its layers multiply those of 16 bits")
-    mixtures = [name for name, kind in types.items() if isinstance(kind, dict)]
-    if mixtures:
-        raise ValueError(
-            f"activations: no program multiplies rounded ones by the experts of {_some(mixtures)}: skip them"
-        )
     for name, kind in types.items():
-        try:
-            Linear8(*sizes_of(modules[name]), type=kind, activations=activations, device="meta", **words)
-        except ValueError as error:
-            error.add_note(f"in the module {name}")
-            raise
+        own = sizes_of_stacks(modules[name]) if isinstance(kind, dict) else {"": sizes_of(modules[name])}
+        for stack, sizes in own.items():
+            try:
+                each = kind[stack] if stack else kind
+                Linear8(*sizes, type=each, activations=activations, device="meta", **words)
+            except ValueError as error:
+                error.add_note(f"in the module {f'{name}.{stack}' if stack else name}")
+                raise
 
 
 def _put(model, name, made):

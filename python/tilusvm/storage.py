@@ -18,9 +18,11 @@ import sys
 from . import UnsupportedError, checkpoint8
 from ._device import device_report, multiplies_four
 from ._torch import torch
+from ._lowbit8 import LowBit8
 from ._narrow import NARROW
+from ._stack import Stack
 from .checkpoint import layers_of
-from .experts import Experts, MixtureOfExperts, is_mixture, route_
+from .experts import Experts, Experts8, MixtureOfExperts, collect, is_mixture, route_
 from .nn import Linear, LowBit
 from .nn8 import FOUR, Linear8
 
@@ -146,14 +148,13 @@ def _describe(module):
 
 
 def _kind_of(module):
-    if isinstance(module, Linear8):  # its scales do not say of which type its results are
+    stack = {"experts": module.experts} if isinstance(module, Stack) else {}
+    if isinstance(module, LowBit8):  # its scales do not say of which type its results are
         own = {"static": module.input_scale is not None, "smooth": module.smoothing is not None}
-        return {"activations": module.activations, **own, "dtype": _NAMES[module.dtype]}
+        return {"activations": module.activations, **own, "dtype": _NAMES[module.dtype], **stack}
     narrow = module.scale_dtype  # nor do those of 8 bits; halves do
     scales = {} if narrow is None else {"scales": NARROW[narrow], "dtype": _NAMES[module.dtype]}
-    if isinstance(module, Experts):
-        return {"experts": module.experts, **scales}
-    return {"batch_invariant": module.batch_invariant, **scales}
+    return {**(stack or {"batch_invariant": module.batch_invariant}), **scales}
 
 
 def _aligned_first(item):
@@ -230,15 +231,17 @@ def _prepare(model, modules, names):
         sizes, words = (config["in_features"], config["out_features"], prefix + "bias" in names), {}
         own = {"order": config.get("order", False), "multiplier": config.get("multiplier", False)}
         own["dtype"] = config.get("dtype", torch.float16)
-        make, words = Linear, {"batch_invariant": config.get("batch_invariant", False), **own}
-        if "experts" in config:
-            make, sizes, words = Experts, (config["experts"], *sizes), own
-        elif "activations" in config:
-            make, words = Linear8, {name: config[name] for name in ("activations", "static")}
+        make, words = (Linear, Experts), own
+        if "activations" in config:
+            make, words = (Linear8, Experts8), {name: config[name] for name in ("activations", "static")}
             words |= {"smooth": config.get("smooth", False), "dtype": _DTYPES[config["dtype"]]}
+        elif "experts" not in config:
+            words["batch_invariant"] = config.get("batch_invariant", False)
+        sizes = (config["experts"], *sizes) if "experts" in config else sizes
         if "scales" in config:
             words |= {"scale_dtype": _NARROW[config["scales"]], "dtype": _DTYPES[config["dtype"]]}
         zeros = prefix + "zeros" in names
+        make = make["experts" in config]
         made = make(*sizes, type=config["type"], group=config["group"], zeros=zeros, device="meta", **words)
         _put(model, name, made)
 
@@ -247,7 +250,7 @@ def _put(model, name, made):
     made.train(model.training)
     parent, _, last = name.rpartition(".")
     if name:
-        owner = mixture_at(model, parent) if isinstance(made, Experts) else model.get_submodule(parent)
+        owner = mixture_at(model, parent) if isinstance(made, Stack) else model.get_submodule(parent)
         setattr(owner, last, made)
     elif isinstance(model, type(made)):
         model.__dict__.update(made.__dict__)
@@ -305,12 +308,13 @@ class _WaitingList(_Waiting):
         stack = None
         if second:
             try:  # as one product
-                stack = Experts.collect(map(Linear.cat, zip(every(first), every(second[0]))), count)
-            except ValueError:  # their types, orders or multipliers
-                mixture.up_proj = Experts.collect(every(second[0]), count)
+                pairs = zip(every(first), every(second[0]))
+                stack = collect((type(pair[0]).cat(pair) for pair in pairs), count)
+            except ValueError:  # their types, orders, scales or multipliers
+                mixture.up_proj = collect(every(second[0]), count)
         name = "gate_proj" if second and stack is None else "gate_up_proj" if second else "up_proj"
-        setattr(mixture, name, stack or Experts.collect(every(first), count))
-        mixture.down_proj = Experts.collect(every(self.kinds()[-1]), count)
+        setattr(mixture, name, stack or collect(every(first), count))
+        mixture.down_proj = collect(every(self.kinds()[-1]), count)
 
     def _names(self, kind):
         return sorted((n for n in self.layers if n.endswith(f".{kind}")), key=lambda n: int(n.split(".")[-2]))
@@ -347,7 +351,7 @@ def prepare_imported(model, files, path, four=()):
     layers = {rename(n): layer for file in files for n, layer in layers_of(file.path, file.metadata).items()}
     eight = {rename(n): layer for n, layer in checkpoint8.layers_of(path, files, four).items()}
     owners = {name: _experts_of(model, name) for name in (*layers, *eight)}
-    matrices = {name: layer.of_expert(owners[name]) for name, layer in eight.items() if owners[name]}
+    matrices = {name: layer for name, layer in eight.items() if owners[name]}
     eight = {name: layer for name, layer in eight.items() if not owners[name]}
     _check_modules(model, eight, path)
     names = {rename(name) for file in files for name in file.entries}
@@ -484,7 +488,7 @@ def load(
     (checkpoint8): each torch.nn.Linear becomes a nn8.Linear8 of the same codes and scales, without tvm-pack. Where it
     says that they are rounded to 4 bits, this is done with activations "nvfp4" or "mxfp4", and, with None, where device
     is a GPU whose tensor cores multiply 4 bits; otherwise it is an UnsupportedError, as tvm-pack imports the weights.
-    Experts one by one, of NVFP4, MXFP4 and MXFP8, become a mixture whose activations keep 16 bits.
+    Experts that such a folder has one by one become a mixture whose activations are rounded so, too.
     """
     files = files_of(os.fspath(path))
     where = {name: (file, name) for file in files for name in file.entries}

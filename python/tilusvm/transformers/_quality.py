@@ -15,8 +15,8 @@ from transformers import AutoConfig, AutoTokenizer
 from .. import quality as measures
 from .._progress import Bar
 from .._registry import HALVES
+from .._stack import Stack
 from ..calibrate import Calibration, windows
-from ..experts import Experts
 from ..nn import Linear
 from ..quantize import quantize_
 from ._console import _loaded, _need_folder, _quiet
@@ -59,7 +59,7 @@ def _device(given):
 def _run_on(model, device, interpreter):
     """The model on its device. On the CPU torch multiplies, in f32, by the weights that codes stand for, which is much
     quicker than the interpreter; mixtures of experts and --interpreter go by it."""
-    if torch.device(device).type != "cpu" or interpreter or any(isinstance(m, Experts) for m in model.modules()):
+    if torch.device(device).type != "cpu" or interpreter or any(isinstance(m, Stack) for m in model.modules()):
         return model.to(device)
     for name, layer in list(model.named_modules()):
         if isinstance(layer, Linear):

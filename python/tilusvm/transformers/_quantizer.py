@@ -48,11 +48,14 @@ class TilusConfig(QuantizationConfigMixin):
 
     type: u1 to u8, i2 to i8, f3_e1m1 to f8_e7m0, nf4, fp4; group: inputs that share a scale: 16, 32, 64, 128, or 0 for
     all; zeros: a zero point to a group, for unsigned types; scales: "mse" or "absmax"; skip: names of modules, with
-    wildcards, that stay. version: of what tvm-pack --from imported, whose files say the rest; it is in their
-    config.json.
+    wildcards, that stay. activations: "i8", "f8_e4m3", ...: what linear layers and experts round theirs to, as
+    quantize_ has it. version: of what tvm-pack --from imported, whose files say the rest; it is in their config.json.
     """
 
-    def __init__(self, type="u4", group=128, zeros=False, scales="mse", skip=("lm_head",), version=None, **words):
+    def __init__(
+        self, type="u4", group=128, zeros=False, scales="mse", skip=("lm_head",), version=None, activations=None,
+        **words,
+    ):  # fmt: skip
         if words.pop("quant_method", "tilusvm") != "tilusvm":  # a config.json has it
             raise ValueError("TilusConfig is of the quant_method tilusvm")
         _refuse(words)
@@ -60,8 +63,11 @@ class TilusConfig(QuantizationConfigMixin):
             raise TypeError("skip must be a sequence of patterns, not a string")
         if scales not in ("mse", "absmax"):
             raise ValueError(f"scales must be mse or absmax, not {scales!r}")
-        checked_format(type, group, zeros, torch.bfloat16)
-        self.quant_method, self.version = "tilusvm", version
+        if activations is None:
+            checked_format(type, group, zeros, torch.bfloat16)
+        else:  # any layer's sizes tell
+            nn.Linear8(128, 8, type=type, group=group, zeros=zeros, activations=activations, device="meta")
+        self.quant_method, self.version, self.activations = "tilusvm", version, activations
         self.type, self.group, self.zeros, self.scales, self.skip = type, group, zeros, scales, list(skip)
 
 
@@ -101,17 +107,18 @@ class TilusQuantizer(HfQuantizer):
 
     def _prepare_saved(self, model, checkpoint_files):
         how = self.quantization_config
+        make, more = (nn.Linear, {}) if how.activations is None else (nn.Linear8, {"activations": how.activations})
         layers = []
         for name, module in list(model.named_modules()):
             if is_linear(module) and not self._skips(name):
-                layer = nn.Linear(
+                layer = make(
                     *sizes_of(module), module.bias is not None, type=how.type, group=how.group, zeros=how.zeros,
-                    dtype=module.weight.dtype, device="meta",
+                    dtype=module.weight.dtype, device="meta", **more,
                 )  # fmt: skip
                 layer.waiting = True
                 layers.append(name)
             elif is_mixture(module) and not self._skips(name):
-                layer = empty_mixture(module, how.type, how.group, zeros=how.zeros)
+                layer = empty_mixture(module, how.type, how.group, zeros=how.zeros, **more)
             else:
                 continue
             owner, _, last = name.rpartition(".")
@@ -149,12 +156,15 @@ class TilusQuantizer(HfQuantizer):
         if not self.pre_quantized:
             names = [name for name, _ in model.named_modules()]
             skip = [pattern for pattern in how.skip if fnmatch.filter(names, pattern)]  # lm_head not all models have
-            quantize_(model, how.type, how.group, skip=skip, zeros=how.zeros, scales=how.scales, progress=False)
+            quantize_(
+                model, how.type, how.group, skip=skip, zeros=how.zeros, scales=how.scales, progress=False,
+                activations=how.activations,
+            )  # fmt: skip
             _untie(model)
-        for module in model.modules():  # what lies in a file may begin anywhere
-            if isinstance(module, nn.LowBit):
-                for name, tensor in list(module.named_buffers()):
-                    setattr(module, name, storage.moved(tensor, None))
+        for module in model.modules():  # what lies in a file may begin anywhere, as a router's correction of its choice
+            for name, tensor in module._buffers.items():
+                if type(tensor) is torch.Tensor:
+                    module._buffers[name] = storage.moved(tensor, None)
         _keep_stacks(model)
         route_(model)
         for parameter in model.parameters():
