@@ -32,8 +32,8 @@ def blocks_of_compressed(k, n):
     return exact, {"weight": tensors["weight"], "weight_scale": tensors["weight_scale_inv"]}
 
 
-#: Of each: its quantization_config; weights and tensors of k inputs and n outputs; activations, their group, and whether
-#: the files have a scale of them.
+#: Of each: its quantization_config; weights and tensors of k inputs and n outputs; activations, their group, and
+#: whether the files have a scale of them.
 FORMATS = {
     "DeepSeek": (DEEPSEEK, lambda k, n: fp8(k, n, (128, 128)), "f8_e4m3", 128, False),
     "FP8, blocks": (

@@ -341,7 +341,8 @@ def test_quantize_refuses_before_it_begins():
 def test_a_rank_has_its_share():
     model = quantize_(model_of("mixtral"), "u4", 128, activations="i8", skip=["lm_head"], progress=False)
     mixture = mlp_of(model).experts
-    x, index, shares = torch.randn(5, 128).half(), torch.tensor([[0, 3], [1, 2], [2, 0], [3, 1], [1, 0]]), torch.rand(5, 2)
+    x, shares = torch.randn(5, 128).half(), torch.rand(5, 2)
+    index = torch.tensor([[0, 3], [1, 2], [2, 0], [3, 1], [1, 0]])
     parts = [parallel.shard_experts(mixture, rank, 2) for rank in range(2)]
     assert all(part.down_proj.experts == 2 for part in parts)
     made = sum(part(x, index - 2 * rank, shares).float() for rank, part in enumerate(parts))

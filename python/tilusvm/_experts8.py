@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ._act8 import swiglu_quantized
@@ -108,7 +109,10 @@ class Experts8(LowBit8, Stack):
             y = self._product(*spread, *rest, rows=rows, bias=bias, out=x.dtype)
         return _refusing(y, x)
 
-    def behind(self, h, rows, unit, activation, bias=None):
+    def behind(
+        self, h: torch.Tensor, rows: ExpertRows, unit: Callable[[torch.Tensor], torch.Tensor], activation: str | None,
+        bias: torch.Tensor | None = None,
+    ) -> torch.Tensor:  # fmt: skip
         if activation is None or self.multiplier is not None or not self.rounds_alike:
             return self(unit(h).to(h.dtype), rows, bias)
         _, size, scale_dtype = MICROSCALED.get(self.activations, (None, self.group if self.is_wide else 0, None))

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import copy
 import itertools
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from ._torch import torch
@@ -174,7 +174,10 @@ class Experts(Stack):
         columns = self.out_features // (2 if gate else 1)
         return y if columns == y.shape[1] else y[:, :columns].contiguous()
 
-    def behind(self, h, rows, unit, activation, bias=None):
+    def behind(
+        self, h: torch.Tensor, rows: ExpertRows, unit: Callable[[torch.Tensor], torch.Tensor], activation: str | None,
+        bias: torch.Tensor | None = None,
+    ) -> torch.Tensor:  # fmt: skip
         # the product before has waited for what wrote the offsets
         return self(unit(h).to(self.dtype), rows, bias, early=True)
 

@@ -31,8 +31,8 @@ class Scheme:
     """The quantization of a model.
 
     type: a type's name, or a mapping of patterns of layers' names to types; layers that no pattern fits stay as they
-    are. group, zeros, scales: as of nn.Linear.from_float; activations, too, of linear layers alone, as experts have no
-    such product. skip: patterns of names of layers that stay. version: of what tvm-pack imported. foreign: how a
+    are. group, zeros, scales: as of nn.Linear.from_float; activations, too, of linear layers alone: those of experts
+    stay. skip: patterns of names of layers that stay. version: of what tvm-pack imported. foreign: how a
     checkpoint of another method lies, whose layers are taken as they are. layers: what the files' headers say of
     layers, by name: where they say nothing of one that is packed, it is of `type`.
     """
