@@ -161,6 +161,21 @@ def test_compiled_without_graph_breaks(device):
         assert torch.equal(compiled(x, index), made(x, index))
 
 
+@pytest.mark.parametrize("type, group, activations", [("u4", 128, "i8"), ("i8", 0, "i8")])
+def test_operators_are_torchs(type, group, activations):
+    """Schemas, and what torch.compile sees."""
+    made, rows = stack(type=type, group=group, activations=activations), experts.rows_of(torch.tensor([3, 0, 3]), 4)
+    kind = made.packed.dtype if made.is_wide else torch.int8
+    a, scales = ops.quantize_rows(torch.randn(3, 256), kind, blocks_of(made))
+    words, given = {"group": group, "out_dtype": torch.float16}, (a, rows.offsets, made.packed, scales, made.scales)
+    name = "matmul_scaled_experts" if made.is_wide else "matmul_lowbit_a8_experts"
+    words |= {} if made.is_wide else {"type": type}
+    operator, function = getattr(torch.ops.tilusvm, name).default, getattr(experts, name)
+    whole = function.operator._whole(given, words)
+    torch.library.opcheck(operator, whole, test_utils=("test_schema", "test_faketensor"))
+    assert torch.equal(operator(*whole), function(*given, **words))
+
+
 def test_what_is_refused():
     made, wide = stack(), stack(type="i8", group=0)
     x, index, rows = torch.randn(3, 256).half(), torch.tensor([3, 0, 3]), experts.rows_of(torch.tensor([3, 0, 3]), 4)
