@@ -136,14 +136,8 @@ def test_formats(name, one_step, tmp_path):
     assert torch.equal(again.experts(x, index, shares), mixture(x, index, shares))
 
 
-@pytest.mark.transformers
-@torch.no_grad()
-@pytest.mark.parametrize("family", ["deepseek_v3", "mixtral"])
-def test_models(family, tmp_path):
-    """As the files of a family call its experts: all linear layers and experts in FP8, by blocks."""
-    from test_experts8 import IDS, exact_model, mixture_in_float64, mlp_of, model_of
-
-    model = model_of(family)
+def files_of(model, family, quantized):
+    """The tensors of a model as the files of its family call them; quantized: of a matrix, those that it becomes."""
     names = ("w1", "w3", "w2") if family == "mixtral" else KINDS
     files = {}
     for name, tensor in model.state_dict().items():
@@ -160,12 +154,34 @@ def test_models(family, tmp_path):
         else:
             files[f"{called}.{last}"] = tensor
         for each, matrix in matrices.items():
-            rows = torch.nn.functional.pad(matrix.float(), (0, -matrix.shape[1] % 128, 0, -matrix.shape[0] % 128))
-            blocks = rows.unflatten(0, (-1, 128)).unflatten(-1, (-1, 128))
-            scales = blocks.abs().amax((1, 3)) / 448
-            numbers = (blocks / scales[:, None, :, None]).flatten(2).flatten(0, 1)[: matrix.shape[0], : matrix.shape[1]]
-            files |= {f"{each}.weight": numbers.to(torch.float8_e4m3fn), f"{each}.weight_scale_inv": scales}
-    write(tmp_path / "model.safetensors", files)
+            files |= {f"{each}.{end}": part for end, part in quantized(matrix.float()).items()}
+    return files
+
+
+def by_blocks(matrix):
+    rows = torch.nn.functional.pad(matrix, (0, -matrix.shape[1] % 128, 0, -matrix.shape[0] % 128))
+    blocks = rows.unflatten(0, (-1, 128)).unflatten(-1, (-1, 128))
+    scales = blocks.abs().amax((1, 3)) / 448
+    numbers = (blocks / scales[:, None, :, None]).flatten(2).flatten(0, 1)[: matrix.shape[0], : matrix.shape[1]]
+    return {"weight": numbers.to(torch.float8_e4m3fn), "weight_scale_inv": scales}
+
+
+def by_matrix(matrix):
+    scale = matrix.abs().max() / 448
+    return {
+        "weight": (matrix / scale).to(torch.float8_e4m3fn), "weight_scale": scale, "input_scale": torch.tensor(0.02),
+    }  # fmt: skip
+
+
+@pytest.mark.transformers
+@torch.no_grad()
+@pytest.mark.parametrize("family", ["deepseek_v3", "mixtral"])
+def test_models(family, tmp_path):
+    """As the files of a family call its experts: all linear layers and experts in FP8, by blocks."""
+    from test_experts8 import IDS, exact_model, mixture_in_float64, mlp_of, model_of
+
+    model = model_of(family)
+    write(tmp_path / "model.safetensors", files_of(model, family, by_blocks))
     (tmp_path / "config.json").write_text(json.dumps({"quantization_config": DEEPSEEK, "dtype": "float16"}))
     loaded = storage.load(model_of(family).to("meta"), tmp_path)
     mixture = mlp_of(loaded).experts
@@ -175,3 +191,26 @@ def test_models(family, tmp_path):
     close(mixture(x, index, shares), mixture_in_float64(mixture, mlp_of(model).experts, x, index, shares), 1e-2)
     exact = exact_model(model, loaded)(IDS).logits
     assert (loaded(IDS).logits - exact).norm() < 0.25 * exact.norm()  # rounded activations choose some other experts
+
+
+@pytest.mark.transformers
+@torch.no_grad()
+@pytest.mark.parametrize("family", ["qwen3_moe", "mixtral"])
+def test_from_pretrained(family, tmp_path):
+    """Model Optimizer's FP8: what storage.load gives, of names that transformers would make stacks of, too."""
+    transformers = pytest.importorskip("transformers")
+    from test_experts8 import IDS, mlp_of, model_of
+
+    import tilusvm.transformers  # noqa: F401
+
+    model = model_of(family)
+    write(tmp_path / "model.safetensors", files_of(model, family, by_matrix))
+    config = {"quant_method": "modelopt", "quant_algo": "FP8", "ignore": ["lm_head"]}
+    said = {**model.config.to_dict(), "dtype": "float16", "quantization_config": config}
+    (tmp_path / "config.json").write_text(json.dumps(said))
+    found = transformers.AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.float16)
+    wanted = storage.load(model_of(family).to("meta"), tmp_path)
+    assert isinstance(mlp_of(found).experts.down_proj, Experts8)
+    assert found.state_dict().keys() == wanted.state_dict().keys()
+    assert [name for name, _ in found.named_modules()] == [name for name, _ in wanted.named_modules()]
+    assert torch.equal(found(IDS).logits, wanted(IDS).logits)

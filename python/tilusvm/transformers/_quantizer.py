@@ -132,7 +132,8 @@ class TilusQuantizer(HfQuantizer):
         """Puts into the model what waits for the tensors of layers that other programs have quantized."""
         files, dtype = [storage.File(path) for path in checkpoint_files], model.dtype
         self.imported = storage.prepare_imported(model, files, folder, four)
-        layers = {name for each in self.imported for name in each.layers}
+        self.apart = _placed_apart(model, self.imported)
+        layers = {name for each in self.imported for name in each.layers if name not in self.apart}
         for module, last, tensor in _tensors_in(model, files, layers):
             module._buffers[last] = torch.empty_like(tensor, device="meta")
             module.waiting = True
@@ -151,8 +152,11 @@ class TilusQuantizer(HfQuantizer):
             if isinstance(module, nn.LowBit):
                 _as_buffers(module)
         for each in getattr(self, "imported", []):
-            modules = {name: model.get_submodule(name) for name in each.layers}
+            modules = {name: model.get_submodule(self.apart.get(name, name)) for name in each.layers}
             each.fill(model, lambda name: _tensors(modules[name]), model.dtype)
+        for name in {path.rpartition(".experts.")[0] for path in getattr(self, "apart", {}).values()}:
+            owner, _, last = name.rpartition(".")
+            delattr(model.get_submodule(owner), last)
         if not self.pre_quantized:
             names = [name for name, _ in model.named_modules()]
             skip = [pattern for pattern in how.skip if fnmatch.filter(names, pattern)]  # lm_head not all models have
@@ -266,6 +270,25 @@ def _untie(model):
 def _replaced(model, name):
     module = storage._module(model, name.rpartition(".")[0])
     return isinstance(module, nn.LowBit)
+
+
+def _placed_apart(model, waiting):
+    """Has experts' matrices wait where their files call them, of which transformers would make stacks by a name that
+    the model has: a tensor whose own name the model has is loaded there. The names in the model, and those."""
+    apart = {}
+    for name, layer in (pair for each in waiting for pair in each.layers.items()):
+        owner, _, last = layer.name.rpartition(".")
+        if layer.name == name or not re.search(r"\.experts\.\d+$", owner) or not hasattr(layer, "placeholder"):
+            continue
+        apart[name], module = layer.name, model
+        for part in owner.split("."):
+            if not hasattr(module, part):
+                module.add_module(part, torch.nn.Module())
+            module = getattr(module, part)
+        module.add_module(last, layer.placeholder())
+        parent, _, last = name.rpartition(".")
+        delattr(model.get_submodule(parent), last)
+    return apart
 
 
 def _as_buffers(module):
