@@ -95,7 +95,7 @@ tvm_status tvm_module_abi(const tvm_module *module, uint32_t **words, uint32_t *
 /* Raised with every change of the generated code (`make update-ptx-hashes` then notes what it is now, and
  * tests/test_ptx_hashes finds a change without it): part of the cubin cache's key. Numbers may be left out.
  */
-#define TVM_CODEGEN_VERSION 33
+#define TVM_CODEGEN_VERSION 34
 
 /* Translates every kernel of a verified program that its assumes allow on the target, and that a block of the
  * target has the shared memory for. Entry points have the kernels' names; what they take, or why there is
