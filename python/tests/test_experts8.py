@@ -39,7 +39,8 @@ def rounded(x, activations, group=0, step=None, whole=None):
         return values(x.float(), activations, whole)
     most = 448.0 if activations == "f8_e4m3" else 127.0
     groups = x.float().unflatten(-1, (-1, group or x.shape[-1]))
-    scale = groups.abs().amax(-1, keepdim=True) / most if step is None else step
+    # (a tensor divides exactly; of a number torch multiplies by the reciprocal, on a GPU)
+    scale = groups.abs().amax(-1, keepdim=True) / torch.full_like(groups[..., :1], most) if step is None else step
     scale = torch.where(scale == 0, 1.0, scale)
     numbers = (groups / scale).clamp(-most - (activations == "i8"), most)
     numbers = numbers.to(F8) if activations == "f8_e4m3" else numbers.round()
@@ -272,7 +273,7 @@ def mixture_in_float64(mixture, module, x, index, shares):
         bias = module._parameters.get(f"{name}_bias")
         whole = whole_scale(wholes[name].float()) if stack.activations == "nvfp4" else None
         made = rounded(x, stack.activations, blocks_of(stack), whole=whole) @ stack.dequantize()[i].double().T
-        return made if bias is None else made + bias[i].double()
+        return made if bias is None else made + bias[i].double().to(x.device)
 
     def unit(h):
         h = h.to(x.dtype)
