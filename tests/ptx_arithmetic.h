@@ -333,6 +333,7 @@ static inline uint64_t ptx_atomic_word(const ptx_insn *insn, const char *op, con
     const uint64_t operands[3] = {old, v[0], 0};
     ptx_insn plain = *insn;
     plain.op = ptx_op_of(op); /* what it is called among those of registers */
+    plain.width = (unsigned)strtoul(type + 1, NULL, 10);
     plain.part[1][0] = '\0';
     if (ptx_is(type, "f16x2") || ptx_is(type, "bf16x2"))
         return ptx_half_op(&plain, type[0] == 'b', operands, 0) |
