@@ -90,9 +90,9 @@ static tvm_status tile_inside(const tvm_rule *rule, unsigned entry, unsigned til
         if (!tvm_rule_integer(rule, indices[d].value, &index)) continue;
         int64_t last = index > INT64_MAX - extent ? INT64_MAX : index + extent - 1;
         if (index < 0 || last >= shape[d])
-            return tvm_refuse(
-                rule->why, "the tile takes elements %lld to %lld of dimension %u, %s has 0 to %u",
-                (long long)index, (long long)last, d, TVM_RULE_NAME(rule, entry), shape[d] - 1);
+            return tvm_refuse(rule->why,
+                              "the tile takes elements %lld to %lld of dimension %u, %s has 0 to %u",
+                              (long long)index, (long long)last, d, TVM_RULE_NAME(rule, entry), shape[d] - 1);
     }
     return tile_dims == 0 ? TVM_OK : tvm_rule_whole_bytes(rule, entry, tile[tile_dims - 1]);
 }

@@ -6,10 +6,10 @@
  *   $TVM_TEST_VERDICTS                the texts of this build's runs, in the same form; without the variable
  *                                     tests/ptxas_verdicts.new
  *
- * TVM_TEST_PTXAS has the digits with which the hashes of those texts begin that the first file does not answer
- * for: they are given to ptxas again. Without the variable these are all texts with TVM_TEST_ALL, else none.
- * tests/run_all names the digit of the commit that it tests, so that commits check the file in turn. Texts that
- * ptxas refuses, or takes with a spill or a loss, are given to it each time. */
+ * TVM_TEST_PTXAS has the digits with which the hashes of those texts begin that the first file does not
+ * answer for: they are given to ptxas again. Without the variable these are all texts with TVM_TEST_ALL, else
+ * none. tests/run_all names the digit of the commit that it tests, so that commits check the file in turn.
+ * Texts that ptxas refuses, or takes with a spill or a loss, are given to it each time. */
 #ifndef TVM_TESTS_PTXAS_KIT_H
 #define TVM_TESTS_PTXAS_KIT_H
 

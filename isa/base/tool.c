@@ -42,7 +42,8 @@ static error_t parse_help(int key, char *argument, struct argp_state *state) {
 /* argp ends the process itself after --help, --usage and --version, whose text may not have been written. */
 static void end_help(int status, void *name) {
     if (status || !(fflush(stdout) || ferror(stdout))) return;
-    fprintf(stderr, "%s: error: standard output cannot be written: %s\n", (const char *)name, strerror(errno));
+    fprintf(stderr, "%s: error: standard output cannot be written: %s\n", (const char *)name,
+            strerror(errno));
     _exit(EXIT_FAILURE);
 }
 
