@@ -27,10 +27,12 @@ enum {
 };
 static glob_t programs;
 
-/* Words of these programs' own, which happen to be constants of others' users. */
+/* Words of these programs' own, which happen to be constants of others' users; and T of the shortest program,
+ * whose mma says which types it multiplies. */
 static const struct own {
     const char *program, *name;
 } of_its_own[] = {{"/matmul_lowbit_a8.vasm", "GROUPS"},
+                  {"/matmul_simple.vasm", "T"},
                   {"/topk.vasm", "GROUPS"},
                   {"/mla_append.vasm", "D"},
                   {"/mla_decode.vasm", "D"},
