@@ -66,7 +66,7 @@ PROGRAMS = {
     "histogram": ["", "T=u8"],
     "index_scores": ["", "T=f8_e4m3"],
     "kv_append": ["ROPE=true", "QKV=true KTYPE=u4 VTYPE=u4 EARLY=true"],
-    "layer_norm": ["", "T=bf16"],
+    "layer_norm": ["", "T=bf16", "T=bf16 OTYPE=f8_e4m3 GROUP=128"],
     "layer_norm_backward": ["", "T=f32"],
     "matmul": [
         "",
