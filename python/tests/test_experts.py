@@ -194,15 +194,25 @@ FAMILIES = {
 IDS = torch.arange(1, 25).view(2, 12)
 
 
-def model_of(family):
+def mixture_of(config, dtype=torch.float16, spread=0.2):
+    """A causal model of random weights, in float16 or bfloat16, without gradients."""
     transformers = pytest.importorskip("transformers", reason="transformers cannot be imported")
-    transformers.logging.set_verbosity_error()
-    config = transformers.AutoConfig.for_model(family, **(SIZES | FAMILIES[family]))
     torch.manual_seed(1)
-    model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float16).eval().requires_grad_(False)
+    model = transformers.AutoModelForCausalLM.from_config(config, dtype=dtype).eval().requires_grad_(False)
     for name, parameter in model.named_parameters():
         if parameter.dim() > 1 or "bias" in name:
-            parameter.normal_(0.0, 0.2)
+            parameter.normal_(0.0, spread)
+    return model
+
+
+def config_of(family, words):
+    transformers = pytest.importorskip("transformers", reason="transformers cannot be imported")
+    transformers.logging.set_verbosity_error()
+    return transformers.AutoConfig.for_model(family, **words)
+
+
+def model_of(family):
+    model = mixture_of(config_of(family, SIZES | FAMILIES[family]))
     for name, buffer in model.named_buffers():
         if name.endswith("e_score_correction_bias"):
             buffer.normal_(0.0, 0.1)
@@ -222,7 +232,7 @@ def exact(model, quantized):
         weight = getattr(ours, name).dequantize()
         theirs._parameters[name].copy_(weight.mT if getattr(theirs, "is_transposed", False) else weight)
     for name, module in quantized.named_modules():
-        if isinstance(module, nn.Linear):
+        if isinstance(module, (nn.Linear, nn.Linear8)):
             model.get_submodule(name).weight.copy_(module.dequantize())
     return model
 

@@ -12,6 +12,7 @@ if torch is None:
     pytest.skip(NO_TORCH, allow_module_level=True)
 
 from microscaled_kit import values, whole_scale  # noqa: E402
+from test_experts import config_of, mixture_of, mlp_of  # noqa: E402
 from torch_kit import DEVICES, close  # noqa: E402
 
 from tilusvm import experts, nn, ops, parallel, quantize_, storage  # noqa: E402
@@ -233,33 +234,7 @@ QUANTIZED = [("f8_e4m3", 128, "f8_e4m3"), ("u4", 128, "i8"), ("i8", 0, "i8"), ("
 
 
 def model_of(family, dtype=torch.float16):
-    transformers = pytest.importorskip("transformers", reason="transformers cannot be imported")
-    transformers.logging.set_verbosity_error()
-    config = transformers.AutoConfig.for_model(family, **(SIZES | FAMILIES[family]))
-    torch.manual_seed(1)
-    model = transformers.AutoModelForCausalLM.from_config(config, dtype=dtype).eval().requires_grad_(False)
-    for name, parameter in model.named_parameters():
-        if parameter.dim() > 1 or "bias" in name:
-            parameter.normal_(0.0, 0.1)
-    return model
-
-
-def mlp_of(model):
-    return model.model.layers[0].mlp
-
-
-def exact_model(model, quantized):
-    """The model with the weights that the codes stand for, in f32, by transformers' own experts."""
-    model = copy.deepcopy(model).float()
-    model.set_experts_implementation("eager")
-    ours, theirs = mlp_of(quantized).experts, mlp_of(model).experts
-    for name in experts.stacks_of(theirs):
-        weight = getattr(ours, name).dequantize()
-        theirs._parameters[name].copy_(weight.mT if getattr(theirs, "is_transposed", False) else weight)
-    for name, module in quantized.named_modules():
-        if isinstance(module, nn.Linear8):
-            model.get_submodule(name).weight.copy_(module.dequantize())
-    return model
+    return mixture_of(config_of(family, SIZES | FAMILIES[family]), dtype, spread=0.1)
 
 
 def mixture_in_float64(mixture, module, x, index, shares):
