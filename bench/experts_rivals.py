@@ -255,6 +255,9 @@ class Eight:
             self.taken = {x.data_ptr(): self.narrow(x)}
         return self.taken[x.data_ptr()]
 
+    def seen(self, x):
+        return self.activations(x)[2]
+
 
 class Scaled(Eight):
     """f8 by f8 in blocks of 128, as DeepSeek-V3."""
@@ -272,9 +275,6 @@ class Scaled(Eight):
         by_group = torch.zeros(self.k // 128, -(-x.shape[0] // 4) * 4, device="cuda")
         by_group[:, : x.shape[0]] = scale[..., 0].t()
         return a.view(x.shape), by_group, (a.double() * scale).view(x.shape)
-
-    def seen(self, x):
-        return self.activations(x)[2]
 
     def launch(self, i, x, prepared, out):
         offsets, kernel = prepared
@@ -311,9 +311,6 @@ class Act8(Eight):
         a = x.float() / scale
         a = a.round().to(torch.int8) if self.atype == "i8" else a.to(torch.float8_e4m3fn)
         return a, scale, a.double() * scale
-
-    def seen(self, x):
-        return self.activations(x)[2]
 
     def launch(self, i, x, prepared, out):
         offsets, kernel = prepared
